@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # `as` says to type checkers that a name is public
     from agent_magics.dispatch.hooks import Block as Block
     from agent_magics.dispatch.results.output_guard import OutputGuard as OutputGuard
     from agent_magics.dispatch.tool import tool as tool
-    from agent_magics.dispatch.turn.agents import AgentBudget as AgentBudget
+    from agent_magics.dispatch.turn import AgentBudget as AgentBudget
     from agent_magics.models.recordings.scripted import Call as Call
     from agent_magics.models.recordings.scripted import ScriptedModel as ScriptedModel
     from agent_magics.protocol.errors import AgentMagicsError as AgentMagicsError
@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # `as` says to type checkers that a name is public
 _HOMES = {
     "Abort": "dispatch.hooks",
     "Agent": "app",
-    "AgentBudget": "dispatch.turn.agents",
+    "AgentBudget": "dispatch.turn",
     "AgentMagicsError": "protocol.errors",
     "Block": "dispatch.hooks",
     "Call": "models.recordings.scripted",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 from agent_magics.composition.agent import ComposedAgent
 from agent_magics.delegation.handle import SubAgentHandle
 from agent_magics.dispatch.handlers.handed import Given
-from agent_magics.dispatch.turn.agents import AgentBudget, SubAgentRequest
+from agent_magics.dispatch.turn import AgentBudget, SubAgentRequest
 from agent_magics.engine.file_changes.review import TurnReview
 from agent_magics.engine.foreground.host import ProgramHost
 from agent_magics.engine.front_end import FRONT_ENDS

@@ -31,7 +31,7 @@ from agent_magics.config_files.locking import locked
 from agent_magics.config_files.places import FOLDER, trust_folder, user_rules_file
 from agent_magics.config_files.toml_edit import write_text
 from agent_magics.config_files.trust import TrustedDigest
-from agent_magics.files.stamps import file_stamp
+from agent_magics.files.plain_files import file_stamp
 from agent_magics.protocol.errors import FatalError
 
 

@@ -20,7 +20,7 @@ from agent_magics.config_files.toml_places import (
     parse_toml,
     read_settings,
 )
-from agent_magics.files.stamps import file_stamp
+from agent_magics.files.plain_files import file_stamp
 from agent_magics.protocol.errors import FatalError
 
 PERMISSIONS = ("command", "read", "write", "network", "mcp", "tool")

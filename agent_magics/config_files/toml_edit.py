@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_magics.config_files.toml_places import Statement, TomlPlaces, parse_toml
-from agent_magics.files.replacing import replace_file
+from agent_magics.files.plain_files import replace_file
 from agent_magics.protocol.errors import FatalError
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")

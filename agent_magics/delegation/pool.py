@@ -21,12 +21,10 @@ from agent_magics.delegation.admission import (
     chosen_name,
     chosen_type,
 )
-from agent_magics.delegation.child import SubAgent
+from agent_magics.delegation.child import SubAgent, bring_results, report
 from agent_magics.delegation.clock import WorkClock
 from agent_magics.delegation.parent import AnswerBlocking, ParentLink, ParentTurn, PresentTurns
-from agent_magics.delegation.report import bring_results, report
-from agent_magics.delegation.rights import narrowed
-from agent_magics.delegation.sharing import shared
+from agent_magics.delegation.rights import narrowed, shared
 from agent_magics.delegation.types import (
     EXPLORE,
     AgentPlace,
@@ -35,7 +33,7 @@ from agent_magics.delegation.types import (
     completed,
     least,
 )
-from agent_magics.dispatch.turn.agents import AgentBudget, SubAgentRequest
+from agent_magics.dispatch.turn import AgentBudget, SubAgentRequest
 from agent_magics.engine.conversation import Conversation
 from agent_magics.engine.cost import Spending
 from agent_magics.engine.results.structured import OutputType

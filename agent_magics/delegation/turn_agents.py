@@ -7,7 +7,7 @@ from agent_magics.delegation.parent import ParentTurn
 from agent_magics.delegation.pool import AgentPool
 from agent_magics.delegation.rights import gets_kernel
 from agent_magics.dispatch.context import TurnContext
-from agent_magics.dispatch.turn.agents import SubAgentRequest
+from agent_magics.dispatch.turn import SubAgentRequest
 from agent_magics.engine.budget import Budget
 from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.protocol.errors import RespondToModel

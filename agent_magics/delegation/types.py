@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from agent_magics.dispatch.turn.agents import AgentBudget, SubAgentRequest
+from agent_magics.dispatch.turn import AgentBudget, SubAgentRequest
 from agent_magics.engine.session import Session
 from agent_magics.engine.thread import EngineThread
 from agent_magics.engine.turn_config import TurnConfig

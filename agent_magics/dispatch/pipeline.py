@@ -12,8 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TypeAlias
 
-from agent_magics.dispatch.call import CallInProgress, CallState
-from agent_magics.dispatch.call_lock import CallLock
+from agent_magics.dispatch.call import CallInProgress, CallLock, CallState
 from agent_magics.dispatch.consent.edits import readable_payload
 from agent_magics.dispatch.context import TurnContext
 from agent_magics.dispatch.hooks import Hooks

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_magics.delegation.parent import ParentLink
-from agent_magics.dispatch.turn.agents import SubAgentRequest
+from agent_magics.dispatch.turn import SubAgentRequest
 from agent_magics.elsewhere.description import Description, describe
 from agent_magics.elsewhere.worker import SILENT, attend, tick
 from agent_magics.engine.channels.outbox import Listener

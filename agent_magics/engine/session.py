@@ -20,24 +20,10 @@ from agent_magics.engine.thread import EngineThread
 from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.engine.turns.builder import SessionChannels
 from agent_magics.engine.turns.runner import TurnRunner
+from agent_magics.protocol import ops
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import Warned
 from agent_magics.protocol.items import text_of
-from agent_magics.protocol.ops import (
-    Answer,
-    CallTool,
-    Compact,
-    Configure,
-    DropPrompt,
-    DynamicToolResponse,
-    Interrupt,
-    Op,
-    QueuePrompt,
-    RegisterTools,
-    Shutdown,
-    StartTurn,
-    Steer,
-)
 from agent_magics.protocol.records import ConversationNamed, RecordBegun
 
 _LOG = logging.getLogger("agent_magics")
@@ -173,7 +159,7 @@ class Session:
 
     def begin(
         self,
-        op: StartTurn | CallTool | Compact,
+        op: ops.StartTurn | ops.CallTool | ops.Compact,
         setup: TurnConfig,
         listener: Listener,
         after: Listener | None = None,
@@ -194,9 +180,9 @@ class Session:
             raise FatalError(
                 f"The session of agent {self.agent!r} was shut down; make another one."
             )
-        if isinstance(op, (StartTurn, Compact)):
+        if isinstance(op, (ops.StartTurn, ops.Compact)):
             self.turns.reserve(op.turn_id)
-        if isinstance(op, StartTurn):
+        if isinstance(op, ops.StartTurn):
             self.conversation.notice_keys(text_of(op.content))
             self.additions.open(op.turn_id, partial(self.outbox.emit, op.turn_id))
         setup = setup.hiding(self.conversation.typed_keys)
@@ -209,22 +195,22 @@ class Session:
         self.conversation.notice_keys(text)
         self.outbox.hide(self.conversation.typed_keys)
 
-    def submit(self, op: Op) -> None:
+    def submit(self, op: ops.Op) -> None:
         """Submit an operation to the engine.
 
         Operations are handled in order. A change of the tools or the settings takes effect at once,
         since the configuration of the next turn is built before the engine gets it.
         """
         match op:
-            case RegisterTools():
+            case ops.RegisterTools():
                 self._register(op)
-            case Configure():
+            case ops.Configure():
                 self._configure(op)
-            case Shutdown():
+            case ops.Shutdown():
                 self._shut_down()
-            case Steer() | QueuePrompt():
+            case ops.Steer() | ops.QueuePrompt():
                 self._add(op)
-            case DropPrompt():
+            case ops.DropPrompt():
                 self.additions.drop(op.prompt_id)
             case _:
                 self.engine.post(self._receive, op)
@@ -241,29 +227,29 @@ class Session:
 
     # -- ops, on the engine's loop ----------------------------------------------------------------
 
-    def _receive(self, op: Op) -> None:
+    def _receive(self, op: ops.Op) -> None:
         match op:
-            case StartTurn() | CallTool() | Compact():
+            case ops.StartTurn() | ops.CallTool() | ops.Compact():
                 self.turns.start(op)
-            case Answer():
+            case ops.Answer():
                 self.channels.questions.resolve(op)
-            case DynamicToolResponse():
+            case ops.DynamicToolResponse():
                 if not self.channels.clients.resolve(op):
                     self._warn(f"An answer to the unknown call {op.call_id!r} was dropped.")
-            case Interrupt():
+            case ops.Interrupt():
                 self.turns.interrupt(op.turn_id, op.reason)
 
-    def _add(self, op: Steer | QueuePrompt) -> None:
+    def _add(self, op: ops.Steer | ops.QueuePrompt) -> None:
         """Add to the running prompt; warn where it is meant for another one."""
         try:
-            if isinstance(op, Steer):
+            if isinstance(op, ops.Steer):
                 self.additions.steer(op.content, op.turn_id)
             else:
                 self.additions.queue(op.prompt_id, op.content, op.turn_id)
         except FatalError as error:
             self._warn(f"Words for the turn {op.turn_id!r} were dropped: {error}")
 
-    def _register(self, op: RegisterTools) -> None:
+    def _register(self, op: ops.RegisterTools) -> None:
         """Register a client's tools; warn about those that are not usable."""
         for name in op.remove:
             if not self.registrations.remove(name):
@@ -274,7 +260,7 @@ class Session:
             except FatalError as error:
                 self._warn(f"A client's tool was not registered: {error}")
 
-    def _configure(self, op: Configure) -> None:
+    def _configure(self, op: ops.Configure) -> None:
         """Change the settings of later turns, all or none."""
         try:
             self.configure(op.settings)

@@ -14,8 +14,7 @@ from agent_magics.dispatch.context import LiveKernel, TurnContext
 from agent_magics.dispatch.hooks import Hooks
 from agent_magics.dispatch.registry import ToolHandler, ToolRegistry
 from agent_magics.dispatch.stages.orchestrator import Settled
-from agent_magics.dispatch.turn.agents import SubAgents
-from agent_magics.dispatch.turn.servers import AgentServers
+from agent_magics.dispatch.turn import AgentServers, SubAgents
 from agent_magics.engine.budget import Budget
 from agent_magics.engine.file_changes.conversation import SharesChanges
 from agent_magics.engine.results.structured import OutputType

@@ -1,5 +1,7 @@
 """Reads only regular files, of bounded size and nesting depth, since a command may have made them.
 
+Here is also how a file is replaced as a whole, and by what it is seen to have changed.
+
 Law: no file that the kernel reads by itself can block it, exhaust its memory or redirect it.
 """
 
@@ -8,8 +10,10 @@ import json
 import os
 import re
 import stat
+import tempfile
 import tomllib
 from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
 from agent_magics.files.beneath import closing_descriptor
@@ -157,3 +161,40 @@ def _check_depth(outline: str) -> None:
     steps = (1 if bracket in "[{" else -1 for bracket in _BRACKET.findall(outline))
     if max(accumulate(steps), default=0) > DEEPEST:
         raise ValueError(f"nested too deeply, more than {DEEPEST} brackets")
+
+
+def stamp_of(found: os.stat_result) -> tuple[int, ...]:
+    """Return what every write to a file changes: device, inode, size and times."""
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def file_stamp(path: str | os.PathLike[str], *, links: bool = True) -> tuple[int, ...]:
+    """Return the stamp of a file, or of what a final link leads to; () where there is none."""
+    try:
+        return stamp_of(os.stat(path, follow_symlinks=links))
+    except OSError:
+        return ()
+
+
+def replace_file(path: Path, content: bytes, mode: int = 0o600) -> None:
+    """Write a new file beside `path`, flush it to the disk, and let it take the name.
+
+    Args:
+        path: the file; its folder must exist.
+        content: all bytes of the new file.
+        mode: its permission bits; while it is written, only its owner may read it.
+
+    Raises:
+        OSError: it could not be written; the old file is unchanged.
+    """
+    fd, beside = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)  # mode 0600
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fchmod(fd, mode)
+            os.fsync(fd)
+        Path(beside).replace(path)
+    except BaseException:
+        Path(beside).unlink(missing_ok=True)
+        raise

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 from agent_magics.app import Agent
 from agent_magics.engine.results.run import RunResult
 from agent_magics.engine.turn_config import TurnConfig
-from agent_magics.kernel.cell.plan_first import is_to_run
 from agent_magics.kernel.cell.publishing import is_watched
-from agent_magics.kernel.cell.request.output_type import read_type
+from agent_magics.kernel.cell.request.options import read_type
 from agent_magics.kernel.cell.request.pictures import read_pictures
 from agent_magics.kernel.cell.run import CellRun
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.models.providers.families import tools_config
 from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.events import ToolCallCompleted
 from agent_magics.protocol.items import InputImage
-from agent_magics.tools.proposal import RUN_PROMPT
+from agent_magics.tools.proposal import NAME, RUN, RUN_PROMPT
 
 if TYPE_CHECKING:  # fifty modules, which most kernels never use
     from agent_magics.kernel.cell.mapping import MapCell
@@ -242,3 +242,13 @@ def _check_into(options: Namespace) -> None:
     name = options.into
     if name is not None and (not name.isidentifier() or keyword.iskeyword(name)):
         raise FatalError(f"--into {name}: not a variable's name.")
+
+
+def is_to_run(result: RunResult) -> bool:
+    """Return whether the last plan of a turn was answered with *Run it*."""
+    answers = [
+        event.details.get("plan")
+        for event in result.events
+        if isinstance(event, ToolCallCompleted) and event.name == NAME
+    ]
+    return result.status == "completed" and answers[-1:] == [RUN]

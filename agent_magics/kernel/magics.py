@@ -22,7 +22,6 @@ from agent_magics.engine.front_end import FRONT_ENDS, FrontEnd
 from agent_magics.kernel.cell.request.options import parse_options, usage_errors
 from agent_magics.kernel.lab.link import Data, LabLink, asker_of
 from agent_magics.kernel.setting_traits import SettingTraits, add_options
-from agent_magics.kernel.transform import AwaitTopLevelCell
 
 if TYPE_CHECKING:
     from agent_magics.app import Agent
@@ -30,6 +29,32 @@ if TYPE_CHECKING:
     from agent_magics.kernel.lab.pasted_files import PastedFiles
     from agent_magics.kernel.notebook import NotebookAgents
     from agent_magics.kernel.overview import Overview
+
+
+MAGIC_CALL = "get_ipython().run_cell_magic('agent', "
+AWAITED_CALL = "await get_ipython().magics_manager.registry['AgentMagics'].run_awaiting("
+
+
+class AwaitTopLevelCell:
+    """An entry of ``shell.input_transformers_post`` that rewrites top-level ``%%agent`` cells.
+
+    While a cell awaits, clicks reach the kernel (ipykernel >= 7.4) and an interrupt arrives. A
+    magic cannot await, so the one line that IPython makes of the cell is rewritten to a different
+    call. Inside another cell (``%%time``, ``ip.run_cell``, ``%run``) an await would be a syntax
+    error or meet a loop that is already running; there the blocking magic stays.
+    """
+
+    def __init__(self, shell: Any) -> None:
+        self._shell = shell
+
+    def __call__(self, lines: list[str]) -> list[str]:
+        """Rewrite the line of a top-level ``%%agent`` cell."""
+        if len(lines) != 1 or not lines[0].startswith(MAGIC_CALL):
+            return lines
+        if not self._shell.autoawait or self._shell.display_trap._nested_level:
+            return lines
+        return [AWAITED_CALL + lines[0][len(MAGIC_CALL) :]]
+
 
 # Blocks of memory (CPython's) in use; a kernel with what is imported here has half a million.
 _FEW_BLOCKS = 2_000_000
@@ -99,7 +124,7 @@ class AgentMagics(Magics, SettingTraits):  # type: ignore[misc] # a class made f
             self._cells.run_blocking(parse_options(self.agent.parser, line), cell)
 
     async def run_awaiting(self, line: str, cell: str) -> None:
-        """Run a top-level ``%%agent`` cell, which awaits this; see ``transform``."""
+        """Run a top-level ``%%agent`` cell, which awaits this; see `AwaitTopLevelCell`."""
         with usage_errors():
             await self._cells.run_awaiting(parse_options(self.agent.parser, line), cell)
 

@@ -17,7 +17,7 @@ from typing import Any
 from agent_magics.config_files.places import FOLDER, config_folder
 from agent_magics.config_files.trust import digest_of
 from agent_magics.files.paths import printable
-from agent_magics.files.stamps import stamp_of
+from agent_magics.files.plain_files import stamp_of
 from agent_magics.project.digests import ProjectText, describe_problem, is_trusted, trust, untrusted
 from agent_magics.project.front_matter import Value, split_front_matter
 from agent_magics.project.root import folders_down

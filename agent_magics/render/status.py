@@ -6,24 +6,7 @@ It is pure, like ``view``, but for its clock: the computer's may be set while a 
 import time
 from collections.abc import Callable
 
-from agent_magics.protocol.events import (
-    Event,
-    MainThreadWork,
-    ModelRetry,
-    PromptsQueued,
-    Question,
-    QuestionResolved,
-    QueuedPrompt,
-    ReasoningDelta,
-    TextDelta,
-    TokensCounted,
-    ToolCallArriving,
-    ToolCallCompleted,
-    ToolCallEvent,
-    ToolCallFailed,
-    ToolCallPending,
-    ToolCallRunning,
-)
+from agent_magics.protocol import events
 from agent_magics.protocol.items import Usage
 from agent_magics.render.describe import describe_call
 from agent_magics.render.visible import show_shortened
@@ -50,7 +33,7 @@ class TurnStatus:
         self.doing = WAITS
         self.usage = Usage()
         self.cost: float | None = None
-        self.queued: tuple[QueuedPrompt, ...] = ()
+        self.queued: tuple[events.QueuedPrompt, ...] = ()
         self._model = WAITS  # what the model does, where nothing else is going on
         self._calls: dict[str, str] = {}
         self._running: dict[str, float] = {}
@@ -81,21 +64,21 @@ class TurnStatus:
         """The duration so far of the call that has run for the longest, if any runs."""
         return self._clock() - min(self._running.values()) if self._running else None
 
-    def apply(self, event: Event) -> None:
+    def apply(self, event: events.Event) -> None:
         """Apply an event."""
         match event:
-            case TokensCounted():
+            case events.TokensCounted():
                 self.usage, self.cost, self._model = event.turn, event.cost, WAITS
-            case PromptsQueued(prompts=prompts):
+            case events.PromptsQueued(prompts=prompts):
                 self.queued = prompts
-            case ToolCallEvent():
+            case events.ToolCallEvent():
                 self._follow_call(event)
-            case MainThreadWork():
+            case events.MainThreadWork():
                 pass  # it waits for no person
-            case Question(question_id=which, call_id=call_id):
+            case events.Question(question_id=which, call_id=call_id):
                 asker = call_id.rpartition("/")[0]  # of a sub-agent, whose calls are not seen here
                 self._questions[which] = self._calls.get(call_id, asker)
-            case QuestionResolved(question_id=which):
+            case events.QuestionResolved(question_id=which):
                 self._questions.pop(which, None)
             case _:
                 self._model = _of_model(event) or self._model
@@ -104,14 +87,14 @@ class TurnStatus:
             self._since = self._clock()
         self.doing = doing
 
-    def _follow_call(self, event: ToolCallEvent) -> None:
-        if isinstance(event, ToolCallPending):
+    def _follow_call(self, event: events.ToolCallEvent) -> None:
+        if isinstance(event, events.ToolCallPending):
             title = describe_call(event.arguments)
             self._calls[event.call_id] = ": ".join(filter(None, (event.name, title)))
             self._model = WAITS
-        elif isinstance(event, ToolCallRunning):
+        elif isinstance(event, events.ToolCallRunning):
             self._running[event.call_id] = self._clock()
-        elif isinstance(event, (ToolCallCompleted, ToolCallFailed)):
+        elif isinstance(event, (events.ToolCallCompleted, events.ToolCallFailed)):
             self._calls.pop(event.call_id, None)
             self._running.pop(event.call_id, None)
 
@@ -127,17 +110,17 @@ class TurnStatus:
         return self._model
 
 
-def _of_model(event: Event) -> str:
+def _of_model(event: events.Event) -> str:
     """Return the model's activity that an event shows, "" for none."""
     match event:
-        case ReasoningDelta():
+        case events.ReasoningDelta():
             return "The model thinks"
-        case TextDelta():
+        case events.TextDelta():
             return "The model answers"
-        case ToolCallArriving(name=name, size=size, file=file):
+        case events.ToolCallArriving(name=name, size=size, file=file):
             words = f"The model writes {name or 'a call'} ({_kilobytes(size)})"
             return show_shortened(f"{words}: {file}" if file else words, _LONGEST)
-        case ModelRetry():
+        case events.ModelRetry():
             return "Waits to ask the model once more"
     return ""
 

@@ -6,42 +6,7 @@ still. Nothing volatile (ids, times, durations) goes into it.
 """
 
 from agent_magics.models.providers.catalog import dollars
-from agent_magics.protocol.events import (
-    ApprovalRequested,
-    ElicitationRequested,
-    Event,
-    ExecCommandBegin,
-    ExecCommandEnd,
-    ExecCommandOutputDelta,
-    HistoryCompacted,
-    ItemCompleted,
-    LiveOutput,
-    McpServerChanged,
-    ModelInformed,
-    ModelRetry,
-    NamespaceChanged,
-    PatchApplyEnd,
-    PlanUpdated,
-    PromptAdded,
-    Question,
-    QuestionResolved,
-    ReasoningDelta,
-    SubAgentChanged,
-    TextDelta,
-    TokensCounted,
-    ToolCallChanged,
-    ToolCallCompleted,
-    ToolCallFailed,
-    ToolCallPending,
-    ToolCallRunning,
-    ToolCallUpdated,
-    TurnAborted,
-    TurnCompleted,
-    TurnDiffUpdated,
-    TurnFailed,
-    TurnStarted,
-    Warned,
-)
+from agent_magics.protocol import events
 from agent_magics.protocol.items import AssistantMessage, Json
 from agent_magics.render.blocks.agents import AgentBlocks
 from agent_magics.render.blocks.calls import CallBlocks
@@ -54,8 +19,13 @@ from agent_magics.render.diffs.changes import changes_item, same_lines
 # The key of the block that shows the wait before a retry.
 WAIT = "wait"
 # Events that show that a retried request is being answered.
-_AFTER_THOUGHTS = (TextDelta, ItemCompleted, ToolCallPending, TokensCounted)
-_ANSWERS = (ReasoningDelta, *_AFTER_THOUGHTS)
+_AFTER_THOUGHTS = (
+    events.TextDelta,
+    events.ItemCompleted,
+    events.ToolCallPending,
+    events.TokensCounted,
+)
+_ANSWERS = (events.ReasoningDelta, *_AFTER_THOUGHTS)
 
 
 # No numbers: they depend on the lengths of paths, and nbval would compare them.
@@ -74,7 +44,7 @@ class TurnView:
         self._agents = AgentBlocks(self.blocks)
         self._plan: DisplayBlock | None = None
         self._wait: tuple[DisplayBlock, Wait] | None = None
-        self._diff: TurnDiffUpdated | None = None
+        self._diff: events.TurnDiffUpdated | None = None
 
     @property
     def waits(self) -> bool:
@@ -95,9 +65,9 @@ class TurnView:
         block, wait = self._wait
         return [block] if wait.count_down(seconds) else []
 
-    def apply(self, event: Event) -> list[DisplayBlock]:
+    def apply(self, event: events.Event) -> list[DisplayBlock]:
         """Apply an event, and return the blocks that are new or changed."""
-        if isinstance(event, TurnDiffUpdated):
+        if isinstance(event, events.TurnDiffUpdated):
             self._diff = event  # it is shown at the turn's end
             return []
         ended: list[DisplayBlock] = []
@@ -107,41 +77,47 @@ class TurnView:
             ended += self._speech.end_thoughts()
         return [*ended, *self._apply(event)]
 
-    def _apply(self, event: Event) -> list[DisplayBlock]:
+    def _apply(self, event: events.Event) -> list[DisplayBlock]:
         match event:
-            case TextDelta(text=text):
+            case events.TextDelta(text=text):
                 return [self._speech.add_text(text)]
-            case ReasoningDelta(text=text):
+            case events.ReasoningDelta(text=text):
                 return [self._speech.add_thought(text)]
-            case ItemCompleted(item=AssistantMessage() as message):
+            case events.ItemCompleted(item=AssistantMessage() as message):
                 return self._speech.end_text(message)
-            case ToolCallPending():
+            case events.ToolCallPending():
                 return self._calls.begin_call(event)
-            case ToolCallChanged() | ToolCallRunning() | ToolCallUpdated():
+            case events.ToolCallChanged() | events.ToolCallRunning() | events.ToolCallUpdated():
                 return self._calls.show_progress(event)
-            case ToolCallCompleted() | ToolCallFailed():
+            case events.ToolCallCompleted() | events.ToolCallFailed():
                 return self._calls.end_call(event)
-            case ExecCommandBegin() | ExecCommandOutputDelta() | ExecCommandEnd():
+            case (
+                events.ExecCommandBegin()
+                | events.ExecCommandOutputDelta()
+                | events.ExecCommandEnd()
+            ):
                 return self._commands.follow(event)
-            case PatchApplyEnd() | LiveOutput() | NamespaceChanged():
+            case events.PatchApplyEnd() | events.LiveOutput() | events.NamespaceChanged():
                 return self._calls.show_work(event)
-            case Question() | QuestionResolved():
+            case events.Question() | events.QuestionResolved():
                 return self._follow_question(event)
         return self._show_turn(event)
 
-    def _follow_question(self, event: Question | QuestionResolved) -> list[DisplayBlock]:
+    def _follow_question(
+        self, event: events.Question | events.QuestionResolved
+    ) -> list[DisplayBlock]:
         match event:
-            case QuestionResolved() if ended := self._agents.end_question(event):
+            case events.QuestionResolved() if ended := self._agents.end_question(event):
                 return ended
-            case ApprovalRequested() | ElicitationRequested() if not self._calls.running(
-                event.call_id
+            case events.ApprovalRequested() | events.ElicitationRequested() if (
+                not self._calls.running(event.call_id)
             ):
                 return [self._agents.begin_question(event)]
         return self._calls.follow_question(event)
 
     # -- the turn itself -------------------------------------------------------------------------
 
-    def _show_plan(self, event: PlanUpdated) -> list[DisplayBlock]:
+    def _show_plan(self, event: events.PlanUpdated) -> list[DisplayBlock]:
         ended = []
         if self._plan is not None and self._calls.proposes:  # the new one stands at its question
             self._plan.done = True
@@ -159,27 +135,27 @@ class TurnView:
         }
         return [*ended, self._plan, *self._calls.open_proposals()]
 
-    def _show_turn(self, event: Event) -> list[DisplayBlock]:
+    def _show_turn(self, event: events.Event) -> list[DisplayBlock]:
         match event:
-            case TurnStarted(output=kind):
+            case events.TurnStarted(output=kind):
                 self._speech.is_typed = bool(kind)
-            case PlanUpdated():
+            case events.PlanUpdated():
                 return self._show_plan(event)
-            case SubAgentChanged():
+            case events.SubAgentChanged():
                 return self._agents.follow(event)
-            case TurnCompleted():
+            case events.TurnCompleted():
                 return [*self._end_open(), *self._show_changes(), *self._show_usage(event)]
-            case TurnAborted() | TurnFailed():
+            case events.TurnAborted() | events.TurnFailed():
                 return self._show_failure(event)
-            case Warned(message=message):
+            case events.Warned(message=message):
                 return [self.blocks.add_notice("warning", message)]
-            case ModelRetry():
+            case events.ModelRetry():
                 return [self._show_wait(event)]
         notice = _notice_of(event)
         return [self.blocks.add_notice("info", notice)] if notice else []
 
-    def _show_failure(self, event: TurnAborted | TurnFailed) -> list[DisplayBlock]:
-        if isinstance(event, TurnAborted):
+    def _show_failure(self, event: events.TurnAborted | events.TurnFailed) -> list[DisplayBlock]:
+        if isinstance(event, events.TurnAborted):
             level, text = "warning", f"{event.reason[:1].upper()}{event.reason[1:]}."
         else:
             level, text = "error", event.error
@@ -198,7 +174,7 @@ class TurnView:
         alone = len(shown) == 1 and same_lines(str(shown[0].item["diff"]), self._diff.diff)
         return [self.blocks.begin("changes", changes_item(self._diff, bare=alone), done=True)]
 
-    def _show_usage(self, event: TurnCompleted) -> list[DisplayBlock]:
+    def _show_usage(self, event: events.TurnCompleted) -> list[DisplayBlock]:
         usage = event.usage
         if not (usage.input_tokens or usage.output_tokens):
             return []
@@ -214,7 +190,7 @@ class TurnView:
         }
         return [self.blocks.begin("usage", item, done=True)]
 
-    def _show_wait(self, event: ModelRetry) -> DisplayBlock:
+    def _show_wait(self, event: events.ModelRetry) -> DisplayBlock:
         if self._wait is None:
             block = self.blocks.begin(WAIT, notice_item("", "warning"))
             self._wait = block, Wait(block.item)
@@ -241,15 +217,15 @@ class TurnView:
         return ended
 
 
-def _notice_of(event: Event) -> str:
+def _notice_of(event: events.Event) -> str:
     """Return the notice that people get of an event, "" for none."""
     match event:
-        case ModelInformed(shown=shown):
+        case events.ModelInformed(shown=shown):
             return shown
-        case PromptAdded(text=text):
+        case events.PromptAdded(text=text):
             return f"You added: {text}"
-        case McpServerChanged(status="failed" | "needs login", message=message):
+        case events.McpServerChanged(status="failed" | "needs login", message=message):
             return message
-        case HistoryCompacted(summary=summary):
+        case events.HistoryCompacted(summary=summary):
             return SUMMARISED if summary else PRUNED
     return ""

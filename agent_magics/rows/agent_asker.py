@@ -11,7 +11,7 @@ from agent_magics.delegation.clock import WorkClock
 from agent_magics.delegation.parent import ParentLink, PresentTurns
 from agent_magics.delegation.rights import narrowed
 from agent_magics.delegation.types import AgentType
-from agent_magics.dispatch.turn.agents import AgentBudget, SubAgentRequest
+from agent_magics.dispatch.turn import AgentBudget, SubAgentRequest
 from agent_magics.engine.results.structured import OutputType
 from agent_magics.engine.session import Session
 from agent_magics.engine.turn_config import TurnConfig

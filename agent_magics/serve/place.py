@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from agent_magics.composition.agent import ComposedAgent
-from agent_magics.dispatch.call_lock import CallLock
+from agent_magics.dispatch.call import CallLock
 from agent_magics.engine.foreground.host import Host
 from agent_magics.engine.front_end import ServeHost
 from agent_magics.engine.results.run import output_of

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from agent_magics.config_files.places import user_config_file
-from agent_magics.files.stamps import file_stamp
+from agent_magics.files.plain_files import file_stamp
 from agent_magics.protocol.config import Settings
 from agent_magics.protocol.errors import FatalError
 from agent_magics.settings.editor import read_editor_settings

@@ -6,7 +6,7 @@ from typing import Any
 from agent_magics.approval.actions import Action, ActionKind, fingerprint_of
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.tool import tool
-from agent_magics.dispatch.turn.agents import AgentBudget, SubAgentRequest, SubAgents
+from agent_magics.dispatch.turn import AgentBudget, SubAgentRequest, SubAgents
 from agent_magics.protocol.errors import RespondToModel
 
 # Milliseconds that `wait` waits where the call does not say, and at most.

@@ -9,7 +9,7 @@ from agent_magics import Agent, ScriptedModel
 from agent_magics.delegation.files import ProjectAgents
 from agent_magics.delegation.rights import narrowed
 from agent_magics.delegation.types import BUILT_IN
-from agent_magics.dispatch.turn.agents import SubAgentRequest
+from agent_magics.dispatch.turn import SubAgentRequest
 from agent_magics.project.memory import note_folders
 from agent_magics.protocol.config import SandboxPolicy
 from agent_magics.protocol.errors import FatalError

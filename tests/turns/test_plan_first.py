@@ -7,7 +7,7 @@ import pytest
 
 from agent_magics import Agent, Call, ScriptedModel, tool
 from agent_magics.engine.results.run import summarise
-from agent_magics.kernel.cell.plan_first import is_to_run
+from agent_magics.kernel.cells import is_to_run
 from agent_magics.protocol.events import PlanUpdated, UserInputRequested, Warned
 from agent_magics.protocol.ops import StartTurn, new_turn_id
 from tests.support.turns import of_kind, outputs

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from agent_magics import Agent, Call, ScriptedModel
-from agent_magics.engine.repetition.rereads import SAME
+from agent_magics.engine.repetition.detector import SAME
 from tests.support.turns import assert_valid, outputs
 
 TEXT = "".join(f"line {n} of the file\n" for n in range(40))

@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from agent_magics import Call, FatalError, ToolContext, tool
-from agent_magics.dispatch.preparation import Preparation
 from agent_magics.dispatch.stages.attempt import TimeLimit
+from agent_magics.dispatch.tool import Preparation
 from tests.support.turns import PATIENCE, assert_valid, scripted
 
 STOPPED = "was stopped: it took longer than 0.05 s."

@@ -19,7 +19,7 @@ from agent_magics.approval.commands.destructive import expanded
 from agent_magics.approval.commands.place import Effort, TooLongToJudge, is_below
 from agent_magics.approval.commands.script import commands_of, is_shell
 from agent_magics.approval.commands.words import program_of
-from agent_magics.files.stamps import stamp_of
+from agent_magics.files.plain_files import stamp_of
 
 _INTERPRETER = re.compile(
     r"(?:python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|Rscript|julia|osascript)[\d.]*\Z"

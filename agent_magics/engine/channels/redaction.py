@@ -8,18 +8,7 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
-from agent_magics.protocol.events import (
-    TURN_ENDS,
-    Event,
-    ExecCommandEnd,
-    ExecCommandOutputDelta,
-    ItemCompleted,
-    ModelRetry,
-    ReasoningDelta,
-    TextDelta,
-    ToolCallCompleted,
-    ToolCallFailed,
-)
+from agent_magics.protocol import events
 
 REDACTED = "[redacted]"
 _SHORTEST_ENCODED = 12  # characters
@@ -31,12 +20,12 @@ _WITHOUT = str.maketrans("", "", _BETWEEN)
 _HARMLESS = frozenset((int, float, bool, type(None)))
 
 # Events whose text arrives in pieces, and those that end such a text.
-_ANSWER = (TextDelta, ReasoningDelta)
-_STREAMED = (*_ANSWER, ExecCommandOutputDelta)
-_ANSWER_ENDS = (ItemCompleted, ModelRetry, *TURN_ENDS)
-_PRINTED_ENDS = (ExecCommandEnd, ToolCallCompleted, ToolCallFailed)
+_ANSWER = (events.TextDelta, events.ReasoningDelta)
+_STREAMED = (*_ANSWER, events.ExecCommandOutputDelta)
+_ANSWER_ENDS = (events.ItemCompleted, events.ModelRetry, *events.TURN_ENDS)
+_PRINTED_ENDS = (events.ExecCommandEnd, events.ToolCallCompleted, events.ToolCallFailed)
 
-Unstamped = tuple[type[Event], Mapping[str, Any]]  # an event's kind and its own fields
+Unstamped = tuple[type[events.Event], Mapping[str, Any]]  # an event's kind and its own fields
 
 
 def redact_text(secrets: Sequence[str], text: str) -> str:
@@ -146,9 +135,9 @@ class EventRedactor:
 
     def __init__(self, secrets: Sequence[str]) -> None:
         self.secrets = secrets
-        self._held: dict[tuple[object, ...], tuple[type[Event], dict[str, Any]]] = {}
+        self._held: dict[tuple[object, ...], tuple[type[events.Event], dict[str, Any]]] = {}
 
-    def clean(self, kind: type[Event], fields: Mapping[str, Any]) -> list[Unstamped]:
+    def clean(self, kind: type[events.Event], fields: Mapping[str, Any]) -> list[Unstamped]:
         """Return the redacted events to show in place of an event: often one, or more, or none.
 
         Args:
@@ -161,7 +150,7 @@ class EventRedactor:
         cleaned = {name: redact(self.secrets, value) for name, value in fields.items()}
         return [*shown, (kind, cleaned)]
 
-    def _clean_piece(self, kind: type[Event], fields: dict[str, Any]) -> list[Unstamped]:
+    def _clean_piece(self, kind: type[events.Event], fields: dict[str, Any]) -> list[Unstamped]:
         stream = (kind, *(fields.get(name, "") for name in ("call_id", "session_id", "stream")))
         before = self._held.pop(stream, None)
         text = fields["text"] if before is None else before[1]["text"] + fields["text"]
@@ -170,7 +159,9 @@ class EventRedactor:
             self._held[stream] = (kind, {**fields, "text": partial})
         return [(kind, {**fields, "text": text})] if text else []
 
-    def _ended(self, kind: type[Event], fields: Mapping[str, Any]) -> list[tuple[object, ...]]:
+    def _ended(
+        self, kind: type[events.Event], fields: Mapping[str, Any]
+    ) -> list[tuple[object, ...]]:
         """Return the streams that end with this event."""
         if kind in _ANSWER_ENDS:
             return [key for key in self._held if key[0] in _ANSWER]

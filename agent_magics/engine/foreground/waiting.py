@@ -23,8 +23,7 @@ from agent_magics.engine.channels.requests import Work
 from agent_magics.engine.foreground.event_hooks import EventWatch
 from agent_magics.engine.foreground.host import Host, broken
 from agent_magics.engine.foreground.inbox import AsyncInbox, BlockingInbox
-from agent_magics.engine.foreground.interrupt import interrupts_call
-from agent_magics.engine.foreground.stopping import Stopped, stoppable
+from agent_magics.engine.foreground.interrupt import Stopped, interrupts_call, stoppable
 from agent_magics.engine.foreground.sync_bridge import drive, drive_code, run_elsewhere
 from agent_magics.engine.session import CLEAN_UP_LIMIT, Session
 from agent_magics.engine.turn_config import TurnConfig

@@ -10,6 +10,7 @@ from agent_magics.dispatch.results.stored import StoredText, TextSource
 from agent_magics.dispatch.results.written import read_value
 from agent_magics.engine.conversation import Conversation
 from agent_magics.engine.past.variables import compare, tell_differences
+from agent_magics.protocol import records
 from agent_magics.protocol.errors import FatalError, error_text
 from agent_magics.protocol.events import CellChanged, PlanUpdated, SubAgentChanged, VariablesKnown
 from agent_magics.protocol.items import (
@@ -19,20 +20,6 @@ from agent_magics.protocol.items import (
     UserMessage,
     output_kind_of,
     text_of,
-)
-from agent_magics.protocol.records import (
-    AdditionsWaiting,
-    ContextCounted,
-    HistoryShortened,
-    ItemAdded,
-    NoticeWaiting,
-    RequestCharged,
-    ResultKept,
-    ServersTold,
-    ToolsFound,
-    TurnOpened,
-    TurnsRestored,
-    TurnsTakenBack,
 )
 from agent_magics.records.reading import Done, Record
 
@@ -72,7 +59,7 @@ def _restore(conversation: Conversation, record: Record) -> None:
     entries = list(_answered(record.done))
     for done in entries:
         _do(conversation, done)
-        redacted |= isinstance(done, ItemAdded | HistoryShortened) and done.redacted
+        redacted |= isinstance(done, records.ItemAdded | records.HistoryShortened) and done.redacted
     _check_answers(conversation.history.items)
     _check_answers(conversation.history.sent)
     not_sent = map(NOT_SENT.format, _waiting(record.done))
@@ -88,7 +75,7 @@ def _answered(entries: Iterable[Done]) -> Iterator[Done]:
     open_calls = Counter[str]()
     count, lost = 0, list[int]()  # items, missing ones too; the places of outputs that are left out
     for done in entries:
-        item = done.item if isinstance(done, ItemAdded) else None
+        item = done.item if isinstance(done, records.ItemAdded) else None
         count += item is not None
         if isinstance(item, CALL_TYPES):
             open_calls[item.call_id or ""] += 1
@@ -99,7 +86,7 @@ def _answered(entries: Iterable[Done]) -> Iterator[Done]:
                 count += 1  # its call
                 lost.append(count)
                 continue
-        if isinstance(done, HistoryShortened):
+        if isinstance(done, records.HistoryShortened):
             gone = 2 * sum(place <= done.replaced for place in lost)
             yield replace(done, replaced=max(0, done.replaced - gone))
         else:
@@ -123,11 +110,11 @@ def _waiting(entries: Sequence[Done]) -> list[str]:
     last, heard = "", list[str]()
     for done in reversed(entries):
         match done:
-            case ItemAdded(item=UserMessage(content=content)):
+            case records.ItemAdded(item=UserMessage(content=content)):
                 heard.append(text_of(content))
-            case TurnOpened(turn_id=turn_id):
+            case records.TurnOpened(turn_id=turn_id):
                 last = last or turn_id
-            case AdditionsWaiting(turn_id=turn_id, texts=texts):
+            case records.AdditionsWaiting(turn_id=turn_id, texts=texts):
                 left = Counter(texts) - Counter(heard)
                 return list(left.elements()) if last in ("", turn_id) else []
     return []
@@ -138,9 +125,9 @@ def _untold(entries: Sequence[Done]) -> list[str]:
     waiting = list[str]()
     for done in entries:
         match done:
-            case NoticeWaiting(text=text):
+            case records.NoticeWaiting(text=text):
                 waiting.append(text)
-            case ItemAdded(item=UserMessage(content=content, role="developer")):
+            case records.ItemAdded(item=UserMessage(content=content, role="developer")):
                 told = text_of(content)  # all that waited, and what was not on record
                 waiting = [text for text in waiting if text not in told]
     return waiting
@@ -148,18 +135,18 @@ def _untold(entries: Sequence[Done]) -> list[str]:
 
 def _do(conversation: Conversation, done: Done) -> None:
     match done:
-        case ItemAdded(item=item):
+        case records.ItemAdded(item=item):
             conversation.history.append(item)
-        case HistoryShortened(items=items, replaced=replaced):
+        case records.HistoryShortened(items=items, replaced=replaced):
             if not 0 <= replaced <= len(conversation.history.items):
                 raise ValueError(f"{replaced} items were replaced, more than there are")
             conversation.history.shorten(items, replaced)
-        case TurnOpened(turn_id=turn_id):
+        case records.TurnOpened(turn_id=turn_id):
             conversation.history.begin_turn(turn_id)
-        case TurnsTakenBack(turn_id=turn_id):
+        case records.TurnsTakenBack(turn_id=turn_id):
             with suppress(ValueError):  # the line that began the turn is missing
                 conversation.take_back(turn_id)
-        case TurnsRestored():
+        case records.TurnsRestored():
             conversation.restore()
         case _:
             _recall(conversation, done)
@@ -168,13 +155,13 @@ def _do(conversation: Conversation, done: Done) -> None:
 def _recall(conversation: Conversation, done: Done) -> None:
     """Apply an entry about state beside the history."""
     match done:
-        case ContextCounted():
+        case records.ContextCounted():
             conversation.meter.count(done)
-        case RequestCharged(model=model, usage=usage, of_sub_agent=of_sub_agent):
+        case records.RequestCharged(model=model, usage=usage, of_sub_agent=of_sub_agent):
             conversation.charge(model, usage, of_sub_agent=of_sub_agent)
-        case ToolsFound(names=names):
+        case records.ToolsFound(names=names):
             conversation.found = dict.fromkeys(names)
-        case ServersTold(told=told):
+        case records.ServersTold(told=told):
             conversation.reported_servers = dict(told)
         case PlanUpdated(steps=steps):
             conversation.plan = tuple(steps)
@@ -184,11 +171,11 @@ def _recall(conversation: Conversation, done: Done) -> None:
             conversation.know(variables)
         case CellChanged():
             conversation.cell_changes.append(done)
-        case ResultKept(name=name, what=what):
+        case records.ResultKept(name=name, what=what):
             conversation.handles.restore(name, _source_of(done), what)
 
 
-def _source_of(kept: ResultKept) -> TextSource | None:
+def _source_of(kept: records.ResultKept) -> TextSource | None:
     if kept.text is None:
         return None
     return read_value(kept.form, kept.text, kept.digest) if kept.form else StoredText(kept.text)

@@ -12,10 +12,9 @@ from agent_magics.dispatch.pipeline import ToolCallRuntime
 from agent_magics.dispatch.router import ToolRouter
 from agent_magics.dispatch.stages.orchestrator import ToolOrchestrator
 from agent_magics.engine.channels.additions import Additions
-from agent_magics.engine.channels.client_calls import ClientCalls
 from agent_magics.engine.channels.outbox import Outbox
 from agent_magics.engine.channels.redaction import redact_text
-from agent_magics.engine.channels.requests import PendingQuestions, WorkQueue
+from agent_magics.engine.channels.requests import ClientCalls, PendingQuestions, WorkQueue
 from agent_magics.engine.conversation import Conversation
 from agent_magics.engine.model_request import ModelCaller
 from agent_magics.engine.repetition.approval import RepetitionApproval

@@ -12,7 +12,7 @@ from agent_magics.engine.channels.additions import Additions
 from agent_magics.engine.conversation import Conversation
 from agent_magics.engine.model_request import ModelCaller, Response
 from agent_magics.engine.notifications import report_repetition
-from agent_magics.engine.repetition.rereads import say_once
+from agent_magics.engine.repetition.detector import say_once
 from agent_magics.engine.results.structured import REPAIR, REPAIR_SHOWN, OutputType, UnfitAnswer
 from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.protocol.errors import FatalError, RespondToModel

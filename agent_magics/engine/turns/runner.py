@@ -2,23 +2,28 @@
 
 import asyncio
 import json
+import logging
 import threading
-from collections.abc import Awaitable, Callable
+import traceback
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from agent_magics.dispatch.context import Emit
 from agent_magics.dispatch.pool import POOL
+from agent_magics.engine.channels.redaction import redact_text
 from agent_magics.engine.context.history import FAILED, INTERRUPTED
 from agent_magics.engine.conversation import Conversation
+from agent_magics.engine.cost import Spending
+from agent_magics.engine.results.structured import UnfitAnswer
 from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.engine.turns.builder import SessionChannels, build_turn
-from agent_magics.engine.turns.endings import Ending, ending_of, spent
 from agent_magics.engine.turns.loop import Turn
 from agent_magics.models.base import Model
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, TurnAbort, error_text
 from agent_magics.protocol.events import (
+    Event,
     McpServerChanged,
     SessionConfigured,
     TurnAborted,
@@ -31,6 +36,10 @@ from agent_magics.protocol.items import UserMessage, text_of
 from agent_magics.protocol.ops import CallTool, Compact, StartTurn
 from agent_magics.protocol.tools import CustomPayload, FunctionPayload, ToolCall, ToolPayload
 
+_LOG = logging.getLogger("agent_magics")
+
+# The class of the event that ends a turn, and its fields.
+Ending: TypeAlias = tuple[type[Event], dict[str, Any]]
 _TurnWork: TypeAlias = Callable[[Turn], Awaitable[Ending]]
 
 
@@ -248,3 +257,33 @@ class TurnRunner:
 async def _compact(turn: Turn) -> Ending:
     await turn.model_caller.compaction.compact()
     return TurnCompleted, {"text": "", **spent(turn)}
+
+
+def ending_of(error: BaseException, agent: str, secrets: Sequence[str]) -> Ending:
+    """Return the last event of a turn that ended by an error.
+
+    Args:
+        error: what the turn raised.
+        agent: the agent's name, for the log.
+        secrets: texts to take out of the log.
+    """
+    match error:
+        case UnfitAnswer():
+            return TurnFailed, {"error": str(error), "text": error.text}
+        case FatalError():
+            return TurnFailed, {"error": str(error)}
+        case TurnAbort():
+            return TurnAborted, {"reason": str(error)}
+        case asyncio.CancelledError():
+            return TurnAborted, {"reason": str(error.args[0]) if error.args else "interrupted"}
+    # A bug of ours: the traceback for a report, one sentence for the person.
+    trace = redact_text(secrets, "".join(traceback.format_exception(error)))
+    _LOG.error("a turn of agent %s failed\n%s", agent, trace)
+    bug = error_text(error)
+    return TurnFailed, {"error": f"Internal error in agent-magics ({bug}); please report it."}
+
+
+def spent(turn: Turn | None) -> dict[str, object]:
+    """Return the fields that say what a turn has cost; None is one that could not begin."""
+    spending = turn.model_caller.budget.spending if turn is not None else Spending()
+    return {"usage": spending.usage, "cost": spending.cost}

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from agent_magics.files.beneath import folder_of
-from agent_magics.files.plain_files import NotPlain, load_json, read_plain
-from agent_magics.files.stamps import stamp_of
+from agent_magics.files.plain_files import NotPlain, load_json, read_plain, stamp_of
 
 _MOST_BYTES = 256 * 1024  # size limit of a file whose content is kept
 _MOST_NOTEBOOK = 8 * 1024 * 1024

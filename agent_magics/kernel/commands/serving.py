@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from agent_magics.app import Agent
 from agent_magics.engine.foreground.host import denied
 from agent_magics.engine.turn_config import TurnConfig
-from agent_magics.files.replacing import replace_file
+from agent_magics.files.plain_files import replace_file
 from agent_magics.kernel.cell.publishing import (
     CellPublisher,
     is_watched,

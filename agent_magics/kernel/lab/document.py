@@ -36,7 +36,7 @@ _SEVERAL = (
 
 
 class LabDocument:
-    """The open notebook in JupyterLab; see `agent_magics.dispatch.turn.live.LiveDocument`."""
+    """The open notebook in JupyterLab; see `agent_magics.dispatch.turn.LiveDocument`."""
 
     def __init__(self, link: LabLink) -> None:
         self._link = link

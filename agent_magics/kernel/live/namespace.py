@@ -17,9 +17,8 @@ from agent_magics.dispatch.person_code import marks_person_code
 from agent_magics.dispatch.results.output import to_tool_output
 from agent_magics.dispatch.results.stored import HandleStore
 from agent_magics.dispatch.tool import is_tool
-from agent_magics.dispatch.turn.live import LiveDocument, LiveResult
-from agent_magics.engine.foreground.interrupt import presses, raise_if_pressed
-from agent_magics.engine.foreground.stopping import Stopped
+from agent_magics.dispatch.turn import LiveDocument, LiveResult
+from agent_magics.engine.foreground.interrupt import Stopped, presses, raise_if_pressed
 from agent_magics.engine.past.variables import maker_of, outlines
 from agent_magics.kernel.live.capture import Capture, captured
 from agent_magics.kernel.live.changes import Changes, RunChange, Watch

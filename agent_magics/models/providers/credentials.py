@@ -17,9 +17,7 @@ from typing import Any
 
 from agent_magics.config_files.locking import locked
 from agent_magics.config_files.places import config_folder
-from agent_magics.files.plain_files import load_json, read_with_status
-from agent_magics.files.replacing import replace_file
-from agent_magics.files.stamps import file_stamp
+from agent_magics.files.plain_files import file_stamp, load_json, read_with_status, replace_file
 from agent_magics.models.providers.keys import is_local, place_of
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import JsonObject

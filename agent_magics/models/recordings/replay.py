@@ -9,7 +9,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent_magics.files.stamps import file_stamp
+from agent_magics.files.plain_files import file_stamp
 from agent_magics.models.base import ItemDone, ModelEvent, ModelRequest, Notice
 from agent_magics.models.faults import FEW_TRIES, Fault, cut_short, silent
 from agent_magics.models.providers.keys import environment_keys

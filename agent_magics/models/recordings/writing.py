@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from agent_magics.files.plain_files import load_json
-from agent_magics.files.replacing import replace_file
+from agent_magics.files.plain_files import load_json, replace_file
 from agent_magics.models.recordings.format import (
     Exchange,
     Header,

@@ -3,22 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from agent_magics.protocol.events import (
-    ApprovalRequested,
-    ElicitationRequested,
-    LiveOutput,
-    NamespaceChanged,
-    PatchApplyEnd,
-    Question,
-    QuestionResolved,
-    ToolCallChanged,
-    ToolCallCompleted,
-    ToolCallFailed,
-    ToolCallPending,
-    ToolCallRunning,
-    ToolCallUpdated,
-    UserInputRequested,
-)
+from agent_magics.protocol import events
 from agent_magics.protocol.items import Json
 from agent_magics.render.blocks.display import Blocks, DisplayBlock, add_note
 from agent_magics.render.blocks.frames import without_frames
@@ -74,7 +59,7 @@ class CallBlocks:
         """Return the block of a running call; None where there is none."""
         return self._running.get(call_id)
 
-    def begin_call(self, event: ToolCallPending) -> list[DisplayBlock]:
+    def begin_call(self, event: events.ToolCallPending) -> list[DisplayBlock]:
         """Add the block of a call."""
         if event.name == "update_plan":
             # The checklist shows the plan; the call itself is shown only if it fails.
@@ -103,13 +88,13 @@ class CallBlocks:
         return block
 
     def show_progress(
-        self, event: ToolCallChanged | ToolCallRunning | ToolCallUpdated
+        self, event: events.ToolCallChanged | events.ToolCallRunning | events.ToolCallUpdated
     ) -> list[DisplayBlock]:
         """Show the progress of a call, and changes that a hook or a person made to it."""
         block = self._running.get(event.call_id)
-        if block is None or isinstance(event, ToolCallRunning):
+        if block is None or isinstance(event, events.ToolCallRunning):
             return []
-        if isinstance(event, ToolCallChanged):  # shows the changed call, and who changed it
+        if isinstance(event, events.ToolCallChanged):  # shows the changed call, and who changed it
             self._changed[event.call_id] = event.by
             block.item["title"], block.item["arguments"] = _titled(event.name, event.arguments)
             block.item["note"] = _with_change(str(block.item["note"]), event.by)
@@ -127,9 +112,11 @@ class CallBlocks:
             block.item["output"] = progress
         return [block]
 
-    def end_call(self, event: ToolCallCompleted | ToolCallFailed) -> list[DisplayBlock]:
+    def end_call(
+        self, event: events.ToolCallCompleted | events.ToolCallFailed
+    ) -> list[DisplayBlock]:
         """Show a call's output, and its figures below it."""
-        ok = isinstance(event, ToolCallCompleted)
+        ok = isinstance(event, events.ToolCallCompleted)
         if event.call_id in self._plans and ok:
             return []
         block = self._running.pop(event.call_id, None)
@@ -161,33 +148,37 @@ class CallBlocks:
         alt = ": ".join(filter(None, (f"Picture from {event.name}", str(block.item["title"]))))
         return [block, *(self._blocks.add_rich(data, alt) for data in (*rich, *pictures))]
 
-    def show_work(self, event: PatchApplyEnd | LiveOutput | NamespaceChanged) -> list[DisplayBlock]:
+    def show_work(
+        self, event: events.PatchApplyEnd | events.LiveOutput | events.NamespaceChanged
+    ) -> list[DisplayBlock]:
         """Show a call's changes in files and variables; keep its figures for its end."""
         block = self._running.get(event.call_id)
         if block is None:
             return []
-        if isinstance(event, LiveOutput):
+        if isinstance(event, events.LiveOutput):
             # Shown below its call, also where calls are shown only when they have ended.
             self._rich.setdefault(event.call_id, []).append(event.data)
             return []
-        if isinstance(event, NamespaceChanged):
+        if isinstance(event, events.NamespaceChanged):
             add_note(block, *describe_change(event))
             return []
         block.item["kind"], block.item["diff"] = "patch", shorten(event.diff, SAVED_DIFF)
         return [block]
 
-    def follow_question(self, event: Question | QuestionResolved) -> list[DisplayBlock]:
+    def follow_question(
+        self, event: events.Question | events.QuestionResolved
+    ) -> list[DisplayBlock]:
         """Show how a question about a call was answered; a question has no block of its own."""
         match event:
-            case ApprovalRequested():
+            case events.ApprovalRequested():
                 self._questions[event.question_id] = event.call_id
-            case UserInputRequested() | ElicitationRequested():
+            case events.UserInputRequested() | events.ElicitationRequested():
                 self._forms[event.question_id] = event.call_id
-            case QuestionResolved():
+            case events.QuestionResolved():
                 return self._note_answer(event)
         return []
 
-    def _note_answer(self, event: QuestionResolved) -> list[DisplayBlock]:
+    def _note_answer(self, event: events.QuestionResolved) -> list[DisplayBlock]:
         if event.question_id in self._forms:
             block = self._running.get(self._forms.pop(event.question_id))
             if block is None or event.decision == "closed":

@@ -5,7 +5,7 @@ from typing import Any
 from agent_magics.dispatch.catalog.offer import list_names
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.tool import tool
-from agent_magics.dispatch.turn.servers import AgentServers
+from agent_magics.dispatch.turn import AgentServers
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.tools import FunctionToolSpec, ToolSpec
 

@@ -10,8 +10,7 @@ from agent_magics.dispatch.tool import Tool
 from agent_magics.models.providers.families import DEFAULT_FORMS, ToolsConfig
 from agent_magics.protocol.brief import meant
 from agent_magics.protocol.errors import FatalError
-from agent_magics.tools.mcp.names import PREFIX
-from agent_magics.tools.mcp.selection import WORD
+from agent_magics.tools.mcp.names import PREFIX, WORD
 
 Entry: TypeAlias = str | Given
 # What `Agent(tools=...)` takes; one entry need not stand in a list, None is the default set.

@@ -17,7 +17,7 @@ from agent_magics.dispatch.results.stored import is_handle
 from agent_magics.dispatch.stages.attempt import CLEAN_UP_LIMIT, limited, run_off_loop
 from agent_magics.dispatch.stages.stored_outputs import refer
 from agent_magics.dispatch.tool import tool
-from agent_magics.dispatch.turn.live import LiveResult
+from agent_magics.dispatch.turn import LiveResult
 from agent_magics.exec.launcher_client import current_tier
 from agent_magics.protocol.config import SandboxPolicy
 from agent_magics.protocol.errors import RespondToModel

@@ -13,7 +13,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from agent_magics.dispatch.context import ToolContext
-from agent_magics.dispatch.turn.live import LiveResult
+from agent_magics.dispatch.turn import LiveResult
 from agent_magics.exec.processes import ProcessManager
 from agent_magics.protocol.errors import RespondToModel, error_text
 from agent_magics.tools.code.scratch_process import ScratchProcess

@@ -23,7 +23,7 @@ from typing import Any
 
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.pool import POOL
-from agent_magics.dispatch.turn.live import LiveResult
+from agent_magics.dispatch.turn import LiveResult
 from agent_magics.exec.launcher.wire import Confinement
 from agent_magics.exec.process import Process
 from agent_magics.files.trusted_imports import is_trusted

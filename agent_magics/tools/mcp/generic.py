@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.tool import tool
-from agent_magics.dispatch.turn.servers import AgentServers
+from agent_magics.dispatch.turn import AgentServers
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.mcp import McpPage, McpResource
 from agent_magics.protocol.tools import ToolOutput

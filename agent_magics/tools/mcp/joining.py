@@ -17,9 +17,15 @@ from agent_magics.protocol.tools import ConfiguredToolSpec
 from agent_magics.tools.mcp import generic as mcp_generic
 from agent_magics.tools.mcp.handler import McpToolHandler, family_of
 from agent_magics.tools.mcp.listings import McpReader, ReadTools
-from agent_magics.tools.mcp.names import PREFIX, may_belong_to, qualified_names
+from agent_magics.tools.mcp.names import (
+    PREFIX,
+    WORD,
+    Selection,
+    may_belong_to,
+    no_such_tool,
+    qualified_names,
+)
 from agent_magics.tools.mcp.notifications import describe_changes, describe_removed
-from agent_magics.tools.mcp.selection import WORD, Selection, no_such_tool
 
 STARTING = frozenset((McpStatus.STARTING, McpStatus.RESTARTING))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_magics.config_files.places import trust_folder, user_config_file
-from agent_magics.files.stamps import file_stamp
+from agent_magics.files.plain_files import file_stamp
 from agent_magics.mcp.client.manager import McpConnectionManager
 from agent_magics.mcp.config.sources import (
     McpConfig,
@@ -21,7 +21,7 @@ from agent_magics.models.providers.credentials import drop_key, keep_key, kept_s
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.mcp import McpServerConfig, McpServerState
 from agent_magics.tools.mcp.joining import McpTools
-from agent_magics.tools.mcp.selection import Selection
+from agent_magics.tools.mcp.names import Selection
 
 # Seconds that the servers get to end when their agent is closed.
 CLOSE_LIMIT = 3.0

@@ -11,7 +11,7 @@ from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.results.cutting import cut_text
 from agent_magics.dispatch.stages.stored_outputs import refer
 from agent_magics.dispatch.tool import tool
-from agent_magics.dispatch.turn.live import LiveDocument
+from agent_magics.dispatch.turn import LiveDocument
 from agent_magics.files.beneath import real_path
 from agent_magics.files.paths import open_notebook
 from agent_magics.protocol.errors import RespondToModel

@@ -6,7 +6,7 @@ import pytest
 
 from agent_magics import Agent, Call, ToolContext, tool
 from agent_magics.delegation.types import DEFAULT_BUDGET
-from agent_magics.dispatch.turn.agents import AgentBudget
+from agent_magics.dispatch.turn import AgentBudget
 from agent_magics.protocol.items import Usage
 from tests.support.models.tree import TreeModel
 from tests.support.turns import PATIENCE, outputs

@@ -7,7 +7,7 @@ import pytest
 
 from agent_magics import Call, tool
 from agent_magics.config_files.places import config_folder
-from agent_magics.dispatch.turn.live import LiveResult
+from agent_magics.dispatch.turn import LiveResult
 from agent_magics.engine.front_end import FRONT_ENDS, FrontEnd
 from agent_magics.protocol.errors import FatalError
 from tests.support.models.tree import TreeModel

@@ -9,7 +9,7 @@ import pytest
 
 from agent_magics import Agent, Call, ToolContext, tool
 from agent_magics.delegation.turn_agents import TurnAgents
-from agent_magics.dispatch.turn.agents import AgentBudget
+from agent_magics.dispatch.turn import AgentBudget
 from agent_magics.kernel.commands.conversations.sub_agents import SUB_AGENTS
 from agent_magics.kernel.overview import _helpers
 from agent_magics.protocol.errors import RespondToModel

@@ -9,7 +9,7 @@ from agent_magics import Agent, Call, ScriptedModel, tool
 from agent_magics.config_files.places import config_folder
 from agent_magics.delegation.admission import MOST
 from agent_magics.delegation.pool import AT_A_TIME
-from agent_magics.dispatch.turn.agents import SubAgentRequest
+from agent_magics.dispatch.turn import SubAgentRequest
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import SubAgentChanged
 from agent_magics.protocol.items import UserMessage

@@ -11,7 +11,7 @@ from agent_magics.config_files.places import config_folder
 from agent_magics.config_files.trust import SHOWN_DIGEST
 from agent_magics.delegation.files import ProjectAgents, find_types, parse_type
 from agent_magics.delegation.types import BUILT_IN, DEFAULT_BUDGET
-from agent_magics.dispatch.turn.agents import AgentBudget
+from agent_magics.dispatch.turn import AgentBudget
 
 GOOD = b"""---
 name: reviewer

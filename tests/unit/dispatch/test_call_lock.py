@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_magics.dispatch.call_lock import CallLock
+from agent_magics.dispatch.call import CallLock
 
 
 @settings(deadline=None, max_examples=60)

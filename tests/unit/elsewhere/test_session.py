@@ -13,7 +13,7 @@ import pytest
 
 from agent_magics import Agent, tool
 from agent_magics._version import __version__
-from agent_magics.dispatch.turn.agents import AgentBudget
+from agent_magics.dispatch.turn import AgentBudget
 from agent_magics.elsewhere import session
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import ApprovalRequested, ToolCallCompleted

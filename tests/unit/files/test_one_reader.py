@@ -26,7 +26,7 @@ REASONS = {
         "exec/protected/put_back.py file_history/states.py file_history/swaps.py patch/files.py"
     ),
     "only written": (
-        "engine/channels/rollout.py file_history/git_objects.py files/replacing.py "
+        "engine/channels/rollout.py file_history/git_objects.py "
         "kernel/commands/live_code.py kernel/lab/pasted_files.py models/recordings/writing.py "
         "project/memory.py rows/tables/folders.py"
     ),

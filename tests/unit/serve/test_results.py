@@ -5,7 +5,7 @@ from mcp_types import ImageContent, TextContent
 
 from agent_magics.protocol.items import InputImage, InputText
 from agent_magics.protocol.tools import ToolOutput
-from agent_magics.serve.results import failure, result_of
+from agent_magics.serve.protocol import failure, result_of
 
 
 @pytest.mark.parametrize(

@@ -92,3 +92,23 @@ def evaluate(option: str, expression: str, namespace: Mapping[str, Any], takes: 
         raise FatalError(
             f"--{option} {expression}: {error_text(error)}; it takes {takes}."
         ) from None
+
+
+def read_type(expression: str | None, namespace: Mapping[str, Any]) -> Any:
+    """Evaluate a type expression; None stays None.
+
+    Args:
+        expression: such as ``list[Row]``.
+        namespace: the person's variables, and the names that their modules define.
+
+    Raises:
+        FatalError: it cannot be evaluated. Whether it is a type is checked by `OutputType`.
+    """
+    if expression is None:
+        return None
+    source = expression.strip()
+    takes = 'a type as you would write it in this notebook, such as "list[Row]"'
+    kind = evaluate("output", source, namespace, takes)
+    if kind is None:
+        raise FatalError(f"--output {source} is no type; leave it out for an answer in words.")
+    return kind

@@ -4,8 +4,7 @@ import pytest
 
 from agent_magics.protocol.errors import FatalError
 from agent_magics.tools.catalog.sources import split_tools
-from agent_magics.tools.mcp.names import qualified_names
-from agent_magics.tools.mcp.selection import Selection, no_such_tool
+from agent_magics.tools.mcp.names import Selection, no_such_tool, qualified_names
 
 
 def mine():
