@@ -38,6 +38,7 @@ class SearchedFiles:
 
     Attributes:
         deadline: time of `time.monotonic` at which the search ends.
+        most_at_once: files that are opened at once.
     """
 
     root: Path
@@ -52,7 +53,7 @@ class SearchedFiles:
     ignored_names: tuple[str, ...] = ()
     timed_out: bool = False
     too_long: list[str] = field(default_factory=list)
-    _most_at_once: int = field(default_factory=lambda: _most_at_once())
+    most_at_once: int = field(default_factory=lambda: _most_at_once())
     _is_second: Callable[[os.stat_result], bool] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -62,19 +63,21 @@ class SearchedFiles:
     def batches(self) -> Iterator[list[tuple[str, str]]]:
         """Yield the files, as (folder, name), in lists as long as one process can open."""
         batch: list[tuple[str, str]] = []
-        most = min(_FIRST_BATCH, self._most_at_once)
+        most = min(_FIRST_BATCH, self.most_at_once)
         for place in self._places():
             batch.append(place)
             if len(batch) >= most:
                 self.searched += len(batch)
                 yield batch
-                batch, most = [], min(4 * most, self._most_at_once)
-                if time.monotonic() > self.deadline:
-                    self.timed_out = True
-                    return
+                batch, most = [], min(4 * most, self.most_at_once)
         self.searched += len(batch)
         if batch:
             yield batch
+
+    def is_late(self) -> bool:
+        """Tell whether the search has to end, and note that it is not complete then."""
+        self.timed_out = self.timed_out or time.monotonic() > self.deadline
+        return self.timed_out
 
     def _places(self) -> Iterator[tuple[str, str]]:
         if not self.root.is_dir():

@@ -36,6 +36,7 @@ _REPEATED = (  # the server asks to ask again: cancelled by it, or the text chan
     types.LSPErrorCodes.ServerCancelled,
 )
 # Logged by Pyright and what derives from it, which say it in no message of the protocol.
+_SCANS = re.compile(r"Searching for source files")
 _SCANNED = re.compile(r"Found \d+ source files?|No source files found")
 _FIRST_REST = 0.05  # seconds before a request is repeated; each further time twice as long
 _LOG_FLOOD = 1 << 20  # bytes of standard error before reading pauses
@@ -75,6 +76,7 @@ class Connection:
         self.pulls = False  # whether the server has said that diagnostics can be asked for
         self.waiting = 0  # requests without an answer
         self.has_scanned = asyncio.Event()  # set when it says that it has found the project's files
+        self.scans = False  # whether it has said that it looks for them, and not yet that it has
         client = LanguageClient("agent-magics", __version__, _Protocol, _converter)
         protocol: Any = client.protocol  # a `_Protocol`
         self._protocol = protocol
@@ -246,7 +248,10 @@ class Connection:
 
     def _log_message(self, params: types.LogMessageParams | types.ShowMessageParams) -> None:
         self._log.note(params.message)
-        if _SCANNED.match(params.message):
+        if _SCANS.match(params.message):
+            self.scans = True
+        elif _SCANNED.match(params.message):
+            self.scans = False
             self.has_scanned.set()
 
 

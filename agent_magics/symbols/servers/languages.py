@@ -34,6 +34,11 @@ def language_of(path: Path) -> str:
     return _ENDINGS.get(path.suffix, ("", ""))[0]
 
 
+def endings_of(language: str) -> list[str]:
+    """Return the endings of a language's files."""
+    return [ending for ending, (each, _) in _ENDINGS.items() if each == language]
+
+
 def language_id(path: Path) -> str:
     """Return the protocol's identifier of a file's text, such as "typescriptreact"."""
     return _ENDINGS.get(path.suffix, ("", "plaintext"))[1]

@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -162,13 +161,22 @@ class RunningServer:
 
         Before that its references and renames silently leave out the files that are not open; and
         names in texts, such as ``bound="Shape"``, in a `file` that it has not checked.
+
+        Raises:
+            RequestFailed: it goes on looking for them after the limit.
         """
         if not self._is_pyright:
             return
         if self._scan_limit:
-            with suppress(TimeoutError):
+            try:
                 async with asyncio.timeout(self._scan_limit):
                     await self.connection.has_scanned.wait()
+            except TimeoutError:
+                if self.connection.scans:
+                    raise RequestFailed(
+                        f"it still looks for the source files below {self._root} after "
+                        f"{self._scan_limit:g} s; ask again later, or work in a smaller folder"
+                    ) from None
         self._scan_limit = 0.0
         if file is not None and self.connection.pulls:
             params = types.DocumentDiagnosticParams(file)

@@ -5,9 +5,9 @@ undone like any patch; a rename in several files is one patch, all or none.
 """
 
 import re
+import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -33,10 +33,10 @@ from agent_magics.tools.structure.notebooks import is_notebook, notebooks_with, 
 from agent_magics.tools.structure.sources import (
     SECONDS_BESIDE,
     SourceFile,
-    TooLong,
     read_results,
     scan,
     server_for,
+    until_stopped,
 )
 
 Action: TypeAlias = Literal["replace", "insert_before", "insert_after", "remove", "rename"]
@@ -183,8 +183,9 @@ async def _renaming(
         raise RespondToModel(
             f"{named.name_path} was not renamed: it is used in a file that may not be read."
         )
-    left += filter(None, [notebooks.note])
     doubts = await _doubts(named, edits, server, ctx)
+    if notebooks.note:
+        doubts += f" {notebooks.note}"
     return [(files[path], changes) for path, changes in edits.items()], left, doubts
 
 
@@ -214,30 +215,30 @@ async def _doubts(
     name, language = named.symbol.name, language_of(named.file.path)
     renamed = {(path, edit.range.start) for path, each in edits.items() for edit in each}
 
-    def places() -> str:
-        same = lambda each: language_of(Path(each)) == language  # noqa: E731 - what scan accepts
-        files = scan(".", ctx, name, same, SECONDS_BESIDE)
-        pattern = re.compile(rf"(?<=[.'\"]){re.escape(name)}\b")
-        spots = ((f, f.source.position(m.start())) for f in files for m in pattern.finditer(f.text))
-        with suppress(TooLong):
-            for file, start in spots:
-                if (file.path, start) not in renamed:
-                    found.append((file, start))
-            return ""
-        return f" Places with {name} as text were sought for {SECONDS_BESIDE:.0f} s only."
+    def is_same(path: str) -> bool:
+        return language_of(Path(path)) == language
 
-    found, unknown = list[tuple[SourceFile, Position]](), dict[str, dict[int, None]]()
-    cut: str = await run_on_thread(places)
+    def places() -> Iterator[tuple[SourceFile, Position]]:
+        files = scan(".", ctx, name, is_same, SECONDS_BESIDE)
+        pattern = re.compile(rf"(?<=[.'\"]){re.escape(name)}\b")
+        found = ((f, f.source.position(m.start())) for f in files for m in pattern.finditer(f.text))
+        return (place for place in found if (place[0].path, place[1]) not in renamed)
+
+    found, stopped = await run_on_thread(until_stopped, places())
+    unknown, asked = dict[str, dict[int, None]](), 0
+    deadline = time.monotonic() + SECONDS_BESIDE
     for file, start in found[:_MOST_ASKED]:
+        if time.monotonic() > deadline:
+            break
+        asked += 1
         if not (await server.definition(file.path, start)).places:
             unknown.setdefault(file.shown, {})[start.line + 1] = None
-    if not unknown:
-        return cut
+    cut = f" Places with {name} as text were sought for {SECONDS_BESIDE:.0f} s only."
     shown = [f"{file}:{','.join(map(str, lines))}" for file, lines in unknown.items()]
-    if len(found) > _MOST_ASKED:
-        shown.append(f"{len(found) - _MOST_ASKED} places that it was not asked about")
-    unsure = f" {server.name} does not know what {name} is in {', '.join(shown)}"
-    return f"{unsure}: edit the lines that mean this.{cut}"
+    if asked < len(found):
+        shown.append(f"{len(found) - asked} places that it was not asked about")
+    unsure = f" {server.name} does not know what {name} is in {', '.join(shown)}: edit the lines "
+    return f"{unsure}that mean this." * bool(shown) + cut * bool(stopped)
 
 
 # -- edits as a patch -----------------------------------------------------------------------------

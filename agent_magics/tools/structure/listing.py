@@ -19,7 +19,7 @@ from agent_magics.tools.structure.names import (
     one_file,
     tree_of,
 )
-from agent_magics.tools.structure.sources import ListResult, parsed_symbols, scan
+from agent_magics.tools.structure.sources import ListResult, parsed_symbols, scan, until_stopped
 
 _MOST_LIVE = 20  # names of the live kernel
 
@@ -56,16 +56,17 @@ async def symbols(
     """
     guard = OutputGuard(detail_level, offset, limit)
     require_at_least(0, depth=depth)
+    note = ""
     if name_path:
         chosen = await find_all(name_path, path, ctx)
         found = [inner for each in chosen for inner in _with_inner(each, _depth(guard, depth, 1))]
     elif query:
-        found = await _with_name(path, query, ctx)
+        found, note = await _with_name(path, query, ctx)
     else:
-        found = await _below(path, guard, depth, ctx)
+        found, note = await _below(path, guard, depth, ctx)
     page, _ = guard.cap_items(found)
     live = live_matches(query, found, ctx) if query else ()
-    return Symbols(page, len(found), name_path or query or path, guard, live)
+    return Symbols(page, len(found), name_path or query or path, guard, live, note)
 
 
 def live_matches(
@@ -92,16 +93,22 @@ def _with_inner(named: NamedSymbol, depth: int) -> Iterator[NamedSymbol]:
             yield each
 
 
-async def _with_name(path: str, query: str, ctx: ToolContext | None) -> list[NamedSymbol]:
-    def fitting(found: Iterable[NamedSymbol]) -> list[NamedSymbol]:
-        return [each for each in found if query.lower() in each.symbol.name.lower()]
+async def _with_name(
+    path: str, query: str, ctx: ToolContext | None
+) -> tuple[list[NamedSymbol], str]:
+    """Return the symbols whose name holds `query`, and a sentence where there may be more."""
+
+    def fitting(found: Iterable[NamedSymbol]) -> Iterator[NamedSymbol]:
+        return (each for each in found if query.lower() in each.symbol.name.lower())
 
     file = await one_file(path, ctx)
     if file is not None:
-        return fitting(named_symbols(file, await tree_of(file, ctx)))
-    found = await run_on_thread(lambda: fitting(_with_text(path, query, ctx)))
+        return list(fitting(named_symbols(file, await tree_of(file, ctx)))), ""
+    found, note = await run_on_thread(until_stopped, fitting(_with_text(path, query, ctx)))
     found += fitting(await in_open_notebook(path, ctx))
-    return found or fitting(await found_by_servers(query, path, ctx))
+    if not (found or note):
+        found = list(fitting(await found_by_servers(query, path, ctx)))
+    return found, note
 
 
 def _with_text(folder: str, text: str, ctx: ToolContext | None) -> Iterator[NamedSymbol]:
@@ -112,16 +119,18 @@ def _with_text(folder: str, text: str, ctx: ToolContext | None) -> Iterator[Name
 
 async def _below(
     path: str, guard: OutputGuard, depth: int | None, ctx: ToolContext | None
-) -> list[NamedSymbol]:
-    file = await one_file(path, ctx)
+) -> tuple[list[NamedSymbol], str]:
+    file, note = await one_file(path, ctx), ""
     levels = _depth(guard, depth, 0 if file is None else 1)
     if file is not None:  # whatever is wrong with it is reported
         trees = [(file, await tree_of(file, ctx))]
     else:
-        trees = await run_on_thread(lambda: [(f, parsed_symbols(f)) for f in scan(path, ctx)])
-    return [
+        parsed = ((each, parsed_symbols(each)) for each in scan(path, ctx))
+        trees, note = await run_on_thread(until_stopped, parsed)
+    found = [
         each for file, tree in trees for each in named_symbols(file, tree) if each.depth <= levels
     ]
+    return found, note
 
 
 @dataclass(frozen=True, repr=False)
@@ -134,6 +143,7 @@ class Symbols(ListResult[NamedSymbol]):
         wanted: what was asked for.
         guard: the requested page.
         live: names that exist in the live kernel alone.
+        note: a sentence where the search was stopped; "" where it was not.
     """
 
     found: Sequence[NamedSymbol]
@@ -141,18 +151,22 @@ class Symbols(ListResult[NamedSymbol]):
     wanted: str
     guard: OutputGuard
     live: tuple[LiveName, ...] = ()
+    note: str = ""
 
     def _text(self, budget: int) -> str:
         live = [str(each).partition("\n")[0] for each in self.live]
+        notes = [self.note] if self.note else []
         if not self.found:
-            return "\n".join(live) or f"No symbols for {self.wanted}."
+            return "\n".join([*(live or [f"No symbols for {self.wanted}."]), *notes])
         blocks = list(self._blocks())
         count = count_fitting(blocks, budget - FOR_NOTES)
         if count == 1 and len(blocks[0]) > budget - FOR_NOTES:
             cut = blocks[0][: budget - FOR_NOTES].rpartition("\n")[0]
             blocks[0] = f"{cut}\n… cut: read_file shows the rest"
         rest = self.guard.overflow(count, self.total, "narrow path or query for others")
-        return "\n".join((*blocks[:count], *live, *([] if rest is None else [str(rest)])))
+        if rest is not None:
+            notes.append(str(rest))
+        return "\n".join((*blocks[:count], *live, *notes))
 
     def _blocks(self) -> Iterator[str]:
         """Yield the text of each symbol, the file's name above the first of each file."""

@@ -13,6 +13,7 @@ from agent_magics.files.paths import resolve_path
 from agent_magics.protocol.brief import first_of
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.symbols.parsing import can_parse
+from agent_magics.symbols.servers.languages import endings_of
 from agent_magics.symbols.types import Symbol
 from agent_magics.tools.files.access import place
 from agent_magics.tools.structure.notebooks import (
@@ -190,6 +191,9 @@ async def found_by_servers(query: str, path: str, ctx: ToolContext | None) -> li
         return []
     below, found = resolve_path(path, folder_of(ctx)), list[Symbol]()
     for provider in await servers.providers():
+        endings = endings_of(provider.language)
+        if endings and all(can_parse(f"a{ending}") for ending in endings):
+            continue
         with suppress(RespondToModel):  # it cannot search, or not now: the others may
             found += await provider.find(query)
     found = [e for e in found if e.path.is_relative_to(below) and not can_parse(e.path)]

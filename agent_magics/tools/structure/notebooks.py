@@ -28,10 +28,10 @@ from agent_magics.tools.structure.sources import (
     SECONDS_BESIDE,
     CodeCell,
     SourceFile,
-    TooLong,
     folder_of,
     read_source,
     scan,
+    until_stopped,
 )
 
 # Magics whose cells hold Python of the notebook.
@@ -112,24 +112,21 @@ async def notebooks_with(name: str, definer: SourceFile, ctx: ToolContext | None
     def saved() -> Iterator[SourceFile]:
         # A file may have other letters as escapes.
         needle = name if name.isascii() else ""
-        try:
-            for file in scan(".", ctx, needle, is_notebook, SECONDS_BESIDE):
-                with suppress(RespondToModel):
-                    yield _of_json(file)
-        except TooLong:
-            all_found.note = f"Notebooks were sought for {SECONDS_BESIDE:.0f} s: there may be more."
-
-    all_found = Notebooks()
+        for file in scan(".", ctx, needle, is_notebook, SECONDS_BESIDE):
+            with suppress(RespondToModel):
+                yield _of_json(file)
 
     opened = await read_open_notebook(ctx)
     known = [each for each in (opened, definer if definer.cells else None) if each is not None]
-    found = {each.path: each for each in known}
+    found = Notebooks({each.path: each for each in known})
     others = (each for each in saved() if each.path not in found and name in each.text)
-    more = await run_on_thread(lambda: list(islice(others, MOST_NOTEBOOKS)))
-    all_found.update(found | {each.path: each for each in more})
-    if len(all_found) >= MOST_NOTEBOOKS:
-        all_found.note = f"Only {MOST_NOTEBOOKS} of the notebooks with this name were looked into."
-    return all_found
+    more, stopped = await run_on_thread(until_stopped, islice(others, MOST_NOTEBOOKS))
+    found.update((each.path, each) for each in more)
+    if stopped:
+        found.note = f"Notebooks were sought for {SECONDS_BESIDE:.0f} s: there may be more."
+    elif len(found) >= MOST_NOTEBOOKS:
+        found.note = f"Only {MOST_NOTEBOOKS} of the notebooks with this name were looked into."
+    return found
 
 
 def texts_of(notebooks: Mapping[Path, SourceFile]) -> dict[Path, str]:

@@ -25,16 +25,17 @@ from agent_magics.tools.files.access import Readable, begin_walk, judge_of, plac
 Item = TypeVar("Item")
 
 _MOST_BYTES = 4 << 20  # of a file; larger ones are data or made by a program
-_SECONDS = 20.0  # of one search in the files below a folder
+_SECONDS = 10.0  # of one search in the files below a folder
 SECONDS_BESIDE = 5.0  # of one that only completes an answer
-_MOST_AT_ONCE = 100  # files open
+_MOST_FILES = 50_000  # of one
+_MOST_AT_ONCE = 50  # files whose texts are held
 
 # Sixty files are what a question about a few symbols meets again in the next ones.
 _parse = lru_cache(maxsize=60)(parse_symbols)
 
 
 class TooLong(RespondToModel):
-    """A search in the files below a folder reached its time limit."""
+    """A search in the files below a folder reached its limit of time or files."""
 
 
 class ListResult(Readable, Generic[Item]):
@@ -162,21 +163,28 @@ def scan(
     Hidden and ignored files and what the call may not read are left out, as in a search.
 
     Raises:
-        TooLong: after so many `seconds`, in which the reader's work with the files counts.
+        TooLong: after so many `seconds`, in which the reader's work with the files counts, or after
+            `_MOST_FILES`.
         RespondToModel: the folder may not be read, or the call was interrupted.
     """
     files = _files_of(path, ctx, accepts, seconds)
-    for file in _read_all(files, files.batches(), folder_of(ctx), needle.encode()):
-        yield file
-        if time.monotonic() > files.deadline:
-            break
-    else:
-        if not files.timed_out:
-            return
-    raise TooLong(
-        f"The search below {path} was stopped after {seconds:.0f} s, so the answer is not known. "
-        "Give a file or a smaller folder as path."
-    )
+    yield from _read_all(files, files.batches(), folder_of(ctx), needle.encode())
+    if files.timed_out or files.searched > _MOST_FILES:
+        limit = f"{seconds:.0f} s" if files.timed_out else f"{_MOST_FILES:,} files"
+        raise TooLong(
+            f"The search below {path} was stopped after {limit}, before its end. Give a file or a "
+            "smaller folder as path."
+        )
+
+
+def until_stopped(found: Iterator[Item]) -> tuple[list[Item], str]:
+    """Return what was found before a search was stopped, and a sentence on that; "" at its end."""
+    items: list[Item] = []
+    try:
+        items.extend(found)
+    except TooLong as stopped:
+        return items, str(stopped)
+    return items, ""
 
 
 def _read_all(
@@ -184,19 +192,19 @@ def _read_all(
 ) -> Iterator[SourceFile]:
     """Yield the files of batches that hold `sought`; those of another encoding are left out."""
     for batch in batches:
-        with files.opened(batch) as opened:
-            for descriptor, name in opened.items():
-                if files.rights.is_cancelled():
-                    raise RespondToModel("The search for symbols was interrupted.")
-                if time.monotonic() > files.deadline:
-                    files.timed_out = True
-                    return
-                data = os.read(descriptor, _MOST_BYTES + 1)
-                if sought in data and len(data) <= _MOST_BYTES:
-                    with suppress(UnicodeDecodeError):
-                        path = Path(name)
-                        text = data.decode("utf-8-sig")
-                        yield SourceFile(path, shown_below(path, cwd), text)
+        if files.searched > _MOST_FILES:
+            return
+        with files.opened(batch) as opened:  # other searches wait meanwhile
+            texts = [(name, os.read(each, _MOST_BYTES + 1)) for each, name in opened.items()]
+        for name, data in texts:
+            if files.rights.is_cancelled():
+                raise RespondToModel("The search for symbols was interrupted.")
+            if files.is_late():
+                return
+            if sought in data and len(data) <= _MOST_BYTES:
+                with suppress(UnicodeDecodeError):
+                    path = Path(name)
+                    yield SourceFile(path, shown_below(path, cwd), data.decode("utf-8-sig"))
 
 
 def _files_of(
@@ -206,13 +214,9 @@ def _files_of(
     seconds: float = _SECONDS,
 ) -> SearchedFiles:
     root, _, rights = begin_walk(path, ctx)
-    return SearchedFiles(
-        root,
-        accepts,
-        rights,
-        time.monotonic() + seconds,
-        () if ctx is None else ctx.config.roots,
-    )
+    deadline = time.monotonic() + seconds
+    roots = () if ctx is None else ctx.config.roots
+    return SearchedFiles(root, accepts, rights, deadline, roots, most_at_once=_MOST_AT_ONCE)
 
 
 async def provider_for(file: SourceFile, ctx: ToolContext | None) -> ServerProvider | None:

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 MODE = sys.argv[1]
-NOTES = Path(sys.argv[2]) if len(sys.argv) > 2 else None
+NOTES = Path(sys.argv[2]) if sys.argv[2:] and sys.argv[2] else None
 
 root = Path()
 opened: dict[Path, str] = {}
@@ -214,6 +214,11 @@ def take(method: str, params: dict[str, Any]) -> None:
     """Handle a notification."""
     document = params.get("textDocument", {})
     match method:
+        case "initialized" if MODE == "searches":
+            send(
+                method="window/logMessage",
+                params={"type": 3, "message": "Searching for source files"},
+            )
         case "textDocument/didOpen":
             opened[path_of(document["uri"])] = document["text"]
         case "textDocument/didChange":

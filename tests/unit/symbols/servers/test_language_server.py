@@ -10,6 +10,7 @@ import pytest
 from agent_magics.exec.launcher_client import shared_launcher
 from agent_magics.exec.temporary_files import scratch_folder
 from agent_magics.protocol.errors import FatalError, RespondToModel
+from agent_magics.symbols.servers import session
 from agent_magics.symbols.servers.lifecycle import LanguageServerState
 from agent_magics.symbols.servers.specs import ServerSpec
 from agent_magics.symbols.types import NotProvided, Position, Range, TextEdit
@@ -85,6 +86,19 @@ def test_changes_that_nobody_told_of_are_seen(tmp_path):
         assert {s.name for s in await found.provider.find("")} == set()
 
     scenario(work, tmp_path)
+
+
+def test_uses_are_not_named_while_the_files_are_being_found(tmp_path, monkeypatch):
+    monkeypatch.setattr(session, "_SCAN_LIMIT", 0.2)
+
+    async def work(found: Project):
+        path = found.write("a.py", TEXT)
+        for _ in range(2):
+            with pytest.raises(RespondToModel, match=r"still looks for the source files below /.*"):
+                await found.provider.references(path, Position(0, 6))
+        assert (await found.provider.definition(path, Position(0, 6))).text == "A"
+
+    scenario(work, tmp_path, "searches", "", "pyright")
 
 
 def test_a_request_is_repeated_where_the_server_asks_for_that(tmp_path):

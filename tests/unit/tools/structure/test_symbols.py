@@ -183,6 +183,7 @@ class Server:
     """Answers with what a test gave it."""
 
     name = "test server"
+    language = ""
 
     def __init__(self, **answers):
         self.answers = answers
@@ -384,8 +385,6 @@ def _nothing_in(ctx, name):
 @pytest.mark.parametrize(
     ("function", "arguments"),
     [
-        (symbols, {"path": "."}),
-        (symbols, {"path": ".", "query": "area"}),
         (symbols, {"path": ".", "name_path": "area"}),
         (definition, {"name": "Square"}),
         (references, {"name_path": "Square"}),
@@ -397,8 +396,20 @@ def test_a_search_that_takes_too_long_ends_with_a_sentence(ctx, monkeypatch, fun
     with_server(ctx)
     assert read(symbols, ctx, query="Square")
     monkeypatch.setattr(sources.scan, "__defaults__", (*sources.scan.__defaults__[:-1], 0.0))
-    why = "The search below . was stopped after 0 s, so the answer is not known. Give a file or"
+    why = "The search below . was stopped after 0 s, before its end. Give a file or a smaller"
     assert why in refusal(function, ctx, **arguments)
+    assert why in read(symbols, ctx) and why in read(symbols, ctx, query="area")
+
+
+def test_a_list_shows_what_was_found_in_the_first_files(ctx, monkeypatch):
+    for number in range(sources._MOST_AT_ONCE):
+        (ctx.cwd / f"a{number}.py").write_text("def f(): pass\n")
+    monkeypatch.setattr(sources, "_MOST_FILES", sources._MOST_AT_ONCE)
+    limit = "The search below . was stopped after 50 files, before its end. Give a file or"
+    assert f"  1 function f()\n{limit}" in read(symbols, ctx)
+    assert f"  1 function f()\n{limit}" in read(symbols, ctx, query="f")
+    assert f"No symbols for Square.\n{limit}" in read(symbols, ctx, query="Square")
+    assert limit in refusal(references, ctx, name_path="f")
 
 
 def test_what_completes_an_answer_is_cut_with_a_note(ctx, monkeypatch):
