@@ -12,7 +12,7 @@ from agent_magics.render.describe import describe_call
 from agent_magics.render.visible import show_shortened
 
 WAITS = "Waits for the model"
-_LONGEST = 160  # characters: the line of a call is whole
+LONGEST = 160  # characters: the line of a call is whole
 
 
 class TurnStatus:
@@ -102,11 +102,11 @@ class TurnStatus:
         if self._questions:
             first, *others = self._questions.values()
             more = f", and {len(others)} more answers" if others else ""
-            return show_shortened(f"Waits for your answer: {first}{more}", _LONGEST)
+            return show_shortened(f"Waits for your answer: {first}{more}", LONGEST)
         if self._calls:
             first, *others = self._calls.values()
             more = f", and {len(others)} more" if others else ""
-            return show_shortened(f"Runs {first}", _LONGEST) + more
+            return show_shortened(f"Runs {first}", LONGEST) + more
         return self._model
 
 
@@ -119,7 +119,7 @@ def _of_model(event: events.Event) -> str:
             return "The model answers"
         case events.ToolCallArriving(name=name, size=size, file=file):
             words = f"The model writes {name or 'a call'} ({_kilobytes(size)})"
-            return show_shortened(f"{words}: {file}" if file else words, _LONGEST)
+            return show_shortened(f"{words}: {file}" if file else words, LONGEST)
         case events.ModelRetry():
             return "Waits to ask the model once more"
     return ""

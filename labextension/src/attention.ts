@@ -20,7 +20,7 @@ export function callAttention(work: Work, go: (run: Run) => void): void {
   work.changed.connect((_, change) => {
     countInTitle(work.questions);
     const { run } = change;
-    const key = keyOf(run.panel, run.cell);
+    const key = keyOf(run);
     if (change.ended || run.questions < change.before) {
       LabNotification.dismiss(shown.get(key) ?? '');
       shown.delete(key);
@@ -31,7 +31,7 @@ export function callAttention(work: Work, go: (run: Run) => void): void {
     }
     const waiting = (): boolean =>
       change.ended ||
-      work.runs.some(each => keyOf(each.panel, each.cell) === key && each.questions > 0);
+      work.runs.some(each => keyOf(each) === key && each.questions > 0);
     away.whenLong(() => waiting() && tellSystem(words, key, () => go(run)));
     if (!run.panel.isVisible) {
       const actions = [{ label: trans.__('Show'), callback: (): void => go(run) }];

@@ -44,7 +44,7 @@ function actionsOf(
   variablesOf: (panel: NotebookPanel) => Promise<string[]>
 ): { [name: string]: Action } {
   const hasQuestion = (): boolean => work.questions > 0 || document.querySelector(OPEN_QUESTION) !== null;
-  const isAtWork = (): boolean => work.runs.length > 0;
+  const isAtWork = (): boolean => work.runs.some(({ agent }) => agent === '');
   const hasNotebook = (): boolean => tracker.currentWidget !== null;
   return {
     'next-question': {
@@ -162,7 +162,8 @@ function inFoot(
   work: Work,
   what: string
 ): HTMLElement | null {
-  const run = work.runs.find(each => each.panel === tracker.currentWidget) ?? work.runs[0];
+  const runs = work.runs.filter(({ agent }) => agent === ''); // a sub-agent has no foot of its own
+  const run = runs.find(each => each.panel === tracker.currentWidget) ?? runs[0];
   if (run === undefined) {
     return null;
   }

@@ -46,7 +46,7 @@ export class Follow {
   end(id: string): void {
     const cell = this._cell;
     if (cell !== null && findCell(this._panel, id)?.node === cell) {
-      this._button.hidden = true;
+      this._button.remove(); // it leads to what is new, and the last outputs would show it again
       setTimeout(() => cell === this._cell && this._leave(), LAST);
     }
   }

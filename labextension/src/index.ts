@@ -77,8 +77,7 @@ const link: JupyterFrontEndPlugin<IAgentMagics> = {
       links.forEach(link => void link.reviews.draw(event.target as HTMLElement));
     });
     document.addEventListener(STOP_AGENT, event => {
-      const id = String((event as CustomEvent).detail);
-      links.forEach(link => void link.ask('stop_agent', { id })); // others do not know it
+      stopAgent(String((event as CustomEvent).detail));
     });
     // A page that goes says so, where it can: the kernel need not wait for it then.
     window.addEventListener('pagehide', () => links.forEach(link => link.dispose()));
@@ -178,8 +177,10 @@ const panel: JupyterFrontEndPlugin<void> = {
     });
     palette?.addItem({ command, category: trans.__('Agent') });
     if (running !== null) {
-      const stop = ({ panel, cell }: Run): void =>
-        placeOf(panel)?.line.send({ type: 'stop', cell });
+      const stop = ({ panel, cell, agent }: Run): void =>
+        agent === ''
+          ? placeOf(panel)?.line.send({ type: 'stop', cell })
+          : stopAgent(agent);
       addRunning(running, work, run => goToCell(app.shell, run), stop);
     }
   }
@@ -241,6 +242,11 @@ const bar: JupyterFrontEndPlugin<void> = {
     loaded.changed.connect(() => bars.forEach(each => each.update()));
   }
 };
+
+/** Stop a sub-agent; the kernels of other notebooks do not know it. */
+function stopAgent(id: string): void {
+  links.forEach(link => void link.ask('stop_agent', { id }));
+}
 
 /** The names of the variables in a notebook's kernel, as a prompt can show them. */
 async function variablesOf(panel: NotebookPanel): Promise<string[]> {

@@ -263,6 +263,13 @@ export class Link {
           this._work.show(this._panel, data as unknown as FootData);
         }
         break;
+      case 'helper':
+        if (data.doing === '') {
+          this._work.end(this._panel, String(data.cell), String(data.agent));
+        } else if (this._cellIds().has(String(data.cell))) {
+          this._work.show(this._panel, data as unknown as FootData, String(data.agent));
+        }
+        break;
       case 'cells':
         void this._marks.look();
         break;

@@ -14,11 +14,16 @@ const LONG = 30_000;
 export interface Run {
   panel: NotebookPanel;
   cell: string;
+  /** A sub-agent that works on though its cell has ended; "" for the cell's own agent. */
+  agent: string;
   doing: string;
   questions: number;
   /** When the turn began, in milliseconds of `Date.now`. */
   began: number;
 }
+
+/** What is told of a run. */
+type Shown = Pick<FootData, 'cell' | 'doing' | 'elapsed'> & Partial<FootData>;
 
 /** What changed: a run was drawn anew, or has ended. */
 export interface Change {
@@ -42,22 +47,23 @@ export class Work {
     return this.runs.reduce((sum, { questions }) => sum + questions, 0);
   }
 
-  show(panel: NotebookPanel, data: FootData): void {
-    const key = keyOf(panel, data.cell);
+  show(panel: NotebookPanel, data: Shown, agent = ''): void {
+    const key = keyOf({ panel, cell: data.cell, agent });
     const before = this._runs.get(key);
     const run = {
       panel,
       cell: data.cell,
+      agent,
       doing: data.doing,
-      questions: data.questions,
+      questions: data.questions ?? 0,
       began: before?.began ?? Date.now() - data.elapsed * 1000
     };
     this._runs.set(key, run);
     this._changed.emit({ run, before: before?.questions ?? 0, ended: false });
   }
 
-  end(panel: NotebookPanel, cell: string): void {
-    this._remove(this._runs.get(keyOf(panel, cell)), true);
+  end(panel: NotebookPanel, cell: string, agent = ''): void {
+    this._remove(this._runs.get(keyOf({ panel, cell, agent })), true);
   }
 
   /** A notebook was closed, or has another kernel: its runs are not followed any more. */
@@ -68,7 +74,7 @@ export class Work {
   /** Its questions, if any, do not wait any more. */
   private _remove(run: Run | undefined, ended: boolean): void {
     if (run !== undefined) {
-      this._runs.delete(keyOf(run.panel, run.cell));
+      this._runs.delete(keyOf(run));
       this._changed.emit({ run: { ...run, questions: 0 }, before: run.questions, ended });
     }
   }
@@ -78,8 +84,8 @@ export class Work {
 }
 
 /** What tells runs apart: a copy of a notebook has cells of the same ids. */
-export function keyOf({ id }: NotebookPanel, cell: string): string {
-  return `${id} ${cell}`;
+export function keyOf({ panel, cell, agent }: Pick<Run, 'panel' | 'cell' | 'agent'>): string {
+  return `${panel.id} ${cell} ${agent}`;
 }
 
 /** The words of the status bar; "" where no agent is at work. */

@@ -51,6 +51,19 @@ test('the status bar counts agents and questions', () => {
   ]);
 });
 
+test('a sub-agent that works on after its cell is counted, and told of by itself', () => {
+  const { work, told } = follow();
+  work.show(panel, foot('a', 0, 31));
+  work.end(panel, 'a');
+  work.show(panel, { cell: 'a', doing: 'explore-1: looks', elapsed: 5 }, 'explore');
+  assert.equal(summary(work), '1 agent at work');
+  work.show(panel, foot('a', 1));
+  assert.equal(summary(work), '2 agents at work · 1 question waits for you');
+  work.end(panel, 'a', 'explore');
+  assert.deepEqual(work.runs.map(run => run.agent), ['']);
+  assert.equal(told.filter(Boolean).length, 2);
+});
+
 test('a copy of a notebook, whose cells have the same ids, has runs of its own', () => {
   const { work, told } = follow();
   const copy = panelOf('q', 'folder/sales-Copy1.ipynb');

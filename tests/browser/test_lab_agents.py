@@ -24,6 +24,7 @@ def test_a_sub_agent_is_stopped_from_its_row(notebook: Open, how: str) -> None:
     stop = page.cell(1).get_by_role("button", name="Stop: explore-1")
     row = page.cards(1).filter(has_text="Look around.").last
     expect(row).to_contain_text("hang")
+    expect(page.page.locator(".am-status-item")).to_have_text("1 agent at work")
     if how == "mouse":
         stop.click()
     else:
@@ -36,6 +37,7 @@ def test_a_sub_agent_is_stopped_from_its_row(notebook: Open, how: str) -> None:
         page.page.keyboard.press("Enter")
     expect(row).to_have_class(re.compile("am-failed"))
     expect(stop).to_have_count(0)
+    expect(page.page.locator(".am-status-item")).to_be_hidden()
     assert page.value(ENDED) == "stopped by the person"
     [item] = [each for each in items_of(page.save().cells[1]) if each.get("name") == "explore-1"]
     assert item["note"] == "stopped" and "stop" not in item

@@ -39,6 +39,7 @@ from agent_magics.protocol.events import (
     ModelRetry,
     Question,
     QuestionResolved,
+    SubAgentChanged,
     TurnAborted,
     TurnFailed,
 )
@@ -46,7 +47,9 @@ from agent_magics.protocol.items import InputImage, Json
 from agent_magics.protocol.ops import BY_PERSON, StartTurn, new_turn_id
 from agent_magics.render.blocks.display import DisplayBlock, notice_item
 from agent_magics.render.mime import to_bundle
+from agent_magics.render.status import LONGEST
 from agent_magics.render.view import TurnView
+from agent_magics.render.visible import show_shortened
 
 # Seconds in which an interrupted cell takes further interrupts before it ends. People press twice;
 # between a cell's end and its reply ipykernel lets an interrupt break its own loop, and the reply
@@ -95,6 +98,7 @@ class CellRun:
         self._console = ConsoleOutputs(self._publisher) if is_console else None
         self._in_background = False
         self._foot: CellFoot | None = None
+        self._helpers: dict[str, SubAgentChanged] = {}  # those at work, by name
         self.interrupted: RunResult | None = None
         self._pictures = pictures
 
@@ -209,6 +213,8 @@ class CellRun:
         self._streams.end_calls()
         self._open.close_all()
         if self._live and self._asker.cell:
+            for helper in tuple(self._helpers.values()):
+                self._show_helper(helper)
             self._draw_elsewhere()
             self._lab.keep(self._asker.cell, self._publisher.shown)
         self._session_updates.begin()
@@ -248,6 +254,8 @@ class CellRun:
             blocks = blocks[:-1]  # the cell's own error already says it
         if isinstance(event, ModelRetry):
             self._countdown.begin(event.delay)
+        if isinstance(event, SubAgentChanged):
+            self._follow_helper(event)
         if not self._live:
             # When a session ends, and what it has printed by then, differs from run to run.
             blocks = [] if isinstance(event, ModelInformed) else blocks
@@ -259,6 +267,19 @@ class CellRun:
                 self._call_blocks[block.key[len("call:") :].rpartition("#")[0]] = block
             self._draw(block)
         return self._streams.waiting or self._outputs.waiting
+
+    def _follow_helper(self, event: SubAgentChanged) -> None:
+        """Keep which sub-agents are at work; after the cell's end the pages are told."""
+        self._helpers.pop(event.sub_agent, None)
+        if not event.is_over:
+            self._helpers[event.sub_agent] = event
+        if self._foot is None and self._live and self._asker.cell:
+            self._show_helper(event)
+
+    def _show_helper(self, event: SubAgentChanged) -> None:
+        words = "" if event.is_over else f"{event.sub_agent}: {event.doing or event.status}"
+        shown = show_shortened(words, LONGEST)
+        self._lab.show_helper(self._asker.cell, event.conversation, shown, event.seconds)
 
     def _is_reported_by_error(self, event: Event) -> bool:
         """Return whether the cell's own error already reports the event."""

@@ -139,6 +139,7 @@ class LabLink:
         self.answers: dict[str, Callable[[Data], Data]] = {}
         self.changing: dict[str, list[tuple[Any, str]]] = {}
         self._ended: dict[str, Mapping[str, Data]] = {}  # outputs of ended cells, by cell
+        self._helpers: dict[str, Data] = {}  # sub-agents that work on after their cell's end
         self._was_linked = False
         self._pinged = threading.Event()
         if kernel is not None and hasattr(kernel, "comm_manager"):
@@ -206,6 +207,8 @@ class LabLink:
         self._was_linked = True
         for foot in tuple(self.feet.values()):
             foot.show(page)
+        for helper in tuple(self._helpers.values()):
+            page.say("helper", **helper)
         for cell, outputs in tuple(self._ended.items()):
             page.redraw(cell, outputs, ended=True)
         return page
@@ -222,6 +225,22 @@ class LabLink:
             self.forget(next(iter(self._ended)))
         for page in self.pages:
             page.say("kept", cell=cell)
+
+    def show_helper(self, cell: str, which: str, doing: str, seconds: float) -> None:
+        """Show on all pages that a sub-agent is at work though its cell has ended.
+
+        Args:
+            cell: the cell that began its work.
+            which: the id of its conversation.
+            doing: its name and what it does; "" where it is at work no longer.
+            seconds: the duration of its work so far.
+        """
+        helper = {"cell": cell, "agent": which, "doing": doing, "elapsed": seconds}
+        self._helpers.pop(which, None)
+        if doing:
+            self._helpers[which] = helper
+        for page in self.pages:
+            page.say("helper", **helper)
 
     def forget(self, cell: str) -> None:
         """Forget a cell's outputs: it is run again, or they were cleared."""
