@@ -1,6 +1,7 @@
 """Recognises secrets: by the names under which they stand, and by the shapes of known keys."""
 
 import re
+import unicodedata
 
 _NAMES = r"key|token|secret|pass|credential|auth|cookie|private|(?:^|_)pat(?:$|_)"
 # Names of variables, headers and options whose values are secret.
@@ -9,11 +10,18 @@ SECRET_NAME = re.compile(_NAMES, re.IGNORECASE)
 SECRET_PARAMETER = re.compile(f"{_NAMES}|sig|code", re.IGNORECASE)
 # Labels of what a form asks for. Words of a language: "key" alone may be a key of a table.
 # "Servers MUST NOT use form mode elicitation to request sensitive information": MCP, 2025-11-25.
-SECRET_FIELD = re.compile(
+_SECRET_FIELD = re.compile(
     r"pass[ _-]?(word|wd|phrase|code)|(api|access|private|secret|ssh)[ _-]?key|secret|credential"
     r"|(access|auth|bearer|api|refresh|personal)[ _-]?token|^\W*token\W*$",
     re.IGNORECASE,
 )
+
+
+def asks_for_secret(label: str) -> bool:
+    """Tell whether a form's field of this label asks for a secret, however the label is spelt."""
+    plain = unicodedata.normalize("NFKC", label)
+    return bool(_SECRET_FIELD.search("".join(c for c in plain if unicodedata.category(c) != "Cf")))
+
 
 # Keys of providers and code hosts, to find those that are not known by value.
 KEY_SHAPES = "|".join(

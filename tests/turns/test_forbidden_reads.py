@@ -331,8 +331,19 @@ def zipped(cwd, place):
     return f"zip://a.csv::{archive}"
 
 
+def referred(cwd, place):
+    """Write a list of references that names the file; return an address in it."""
+    (cwd / "refs.json").write_text(
+        json.dumps({"version": 1, "refs": {"a.csv": [f"file://{cwd / place}"]}}), encoding="utf-8"
+    )
+    return f"reference://a.csv::file://{cwd}/refs.json"
+
+
 # How the rows of a map may name a file.
 MAPS = {
+    "a reference": ("{{key}}", referred),
+    "a cache of a reference": ("{{key}}", lambda cwd, p: f"filecache::{referred(cwd, p)}"),
+    "a link in a folder": ("{{key}}", lambda cwd, _: f"dir://links/a.csv::file://{cwd}"),
     "an archive": ("{{key}}", zipped),
     "a path": ("{{key}}", lambda cwd, place: cwd / place),
     "text": ("{{key}}", lambda cwd, place: str(cwd / place)),

@@ -279,8 +279,14 @@ class LabLink:
                 if receive is not None:
                     receive(content)
             case {"type": "reply", "id": str(which)} | {"type": "result", "call_id": str(which)}:
-                _, finish = self._asked.pop(which, (page, bool))
-                finish(data)
+                self._finish(page, which, data)
+
+    def _finish(self, page: Page, which: str, data: Data) -> None:
+        """Hand over a page's reply to what it was asked, and only that page's."""
+        asked = self._asked.get(which)
+        if asked is not None and asked[0].inbox == page.inbox:
+            del self._asked[which]
+            asked[1](data)
 
     def _learn(self, page: Page, data: Data) -> None:
         """Take what a page offers or wants to be told, or what the person has done in it."""

@@ -20,6 +20,7 @@ from pydantic import FileUrl, ValidationError
 from agent_magics.exec.servers import LogRing
 from agent_magics.mcp.client.faults import NO_RESULT
 from agent_magics.mcp.client.results import result_of, text_of_sampling
+from agent_magics.mcp.client.schemas import is_within
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import Json
 from agent_magics.protocol.mcp import (
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 _MOST_MESSAGES = 200  # messages of one call that are forwarded without delay
 _MESSAGE_GAP = 0.05  # minimal seconds between further ones
 _LONGEST_LOG = 4_000  # characters of a log message
+_LONGEST_FORM = 128 * 1024  # characters of a question; also of its record
+_LONGEST_PROMPT = 1024 * 1024  # characters of a request to our model
 
 _Answer = TypeVar("_Answer")
 _current: "ContextVar[_RunningCall | None]" = ContextVar("mcp call", default=None)
@@ -203,8 +206,10 @@ class Calls:
         """Let the callbacks of the running call sample our model; without one, refuse."""
         call = self._call()
         text = None
-        if call is not None:
-            messages = tuple(text_of_sampling(each) for each in params.messages)
+        messages = tuple(text_of_sampling(each) for each in params.messages)
+        if not is_within((messages, params.system_prompt), _LONGEST_PROMPT):
+            self._log.note("a request to the model was refused: it is too long")
+        elif call is not None:
             request = Sampling(
                 self._config.name, messages, params.system_prompt or "", params.max_tokens
             )
@@ -222,6 +227,9 @@ class Calls:
         return self._open[-1] if self._open else None
 
     async def _ask(self, callbacks: McpCallbacks, params: Any) -> ElicitationAnswer:
+        if not is_within(params.model_dump(), _LONGEST_FORM):
+            self._log.note(f"a question was declined, too long or too deep: {params.message}")
+            return ElicitationAnswer("decline")
         if isinstance(params, types.ElicitRequestURLParams):
             return await callbacks.elicit(
                 Elicitation(self._config.name, params.message, url=params.url)

@@ -44,6 +44,14 @@ def measure(value: object, most: int) -> int | None:
     return size
 
 
+def is_within(value: object, most: int) -> bool:
+    """Tell whether `value` is neither longer than `most` characters nor nested too deeply."""
+    try:
+        return measure(value, most) is not None
+    except RecursionError:
+        return False
+
+
 def endless_reference(schema: object) -> str:
     """Return a `$ref` whose chain of references never reaches a schema; "" without one.
 

@@ -5,7 +5,6 @@ numbers, booleans, and choices of one or of several. A `pattern` is not among th
 applied: a server's regular expression could block this kernel forever.
 """
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from agent_magics.protocol.items import JsonMapping, JsonObject
-from agent_magics.protocol.secrets import SECRET_FIELD
+from agent_magics.protocol.secrets import asks_for_secret
 
 FORMATS = ("email", "uri", "date", "date-time")
 _EXAMPLES = {
@@ -26,6 +25,7 @@ _EXAMPLES = {
 # Limits of a form that a person can still read.
 MOST_FIELDS, MOST_OPTIONS, LONGEST_URL = 50, 500, 8_000
 _MOST_DIGITS = len(str(MOST_OPTIONS))
+_LARGEST = 1e300
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _YES = frozenset({"y", "yes", "true", "on", "1"})
@@ -111,7 +111,7 @@ def _field(name: str, schema: object, required: bool) -> FormField:
         raise UnusableForm(f"field {name!r} is not described")
     kind, options = _kind_of(name, schema)
     title = _text(schema.get("title")) or name
-    if kind == "text" and (SECRET_FIELD.search(name) or SECRET_FIELD.search(title)):
+    if kind in ("text", "number", "integer") and any(map(asks_for_secret, (name, title))):
         raise UnusableForm(f"field {name!r} asks for a secret, which no form of a server may do")
     lowest, highest = {
         "text": ("minLength", "maxLength"),
@@ -172,8 +172,13 @@ def _text(value: object) -> str:
 
 
 def _bound(value: Any) -> float | None:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return value if number and math.isfinite(value) else None
+    return value if _is_number(value) else None
+
+
+def _is_number(value: object) -> bool:
+    """Tell whether a value is a number that JSON's readers take; a whole one may be of any size."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return is_number and -_LARGEST < value < _LARGEST  # type: ignore[operator]
 
 
 # -- answers ---------------------------------------------------------------------------------------
@@ -245,9 +250,7 @@ def _has_format(format_: str, value: str) -> bool:
 
 
 def _checked_number(field: FormField, value: object) -> tuple[Any, str]:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return value, "this must be a number"
-    if not math.isfinite(value):
+    if not _is_number(value):
         return value, "this must be a number"
     if field.kind == "integer":
         if value != int(value):

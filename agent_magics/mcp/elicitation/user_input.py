@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from agent_magics.mcp.elicitation.forms import FormField, UnusableForm
 from agent_magics.protocol.events import UserQuestion
-from agent_magics.protocol.secrets import SECRET_FIELD
+from agent_magics.protocol.secrets import asks_for_secret
 
 # Limits of what a person can still read at a glance; lengths in characters.
 MOST_QUESTIONS, MOST_CHOICES = 4, 20
@@ -60,6 +60,6 @@ def _problem(question: UserQuestion, labels: Sequence[str]) -> str:
     if not labels and not question.free_text:
         return "it has no options, so free_text must be true"
     asked = (question.id, question.header, question.question)
-    if question.free_text and any(map(SECRET_FIELD.search, asked)):
+    if question.free_text and any(map(asks_for_secret, asked)):
         return "no form may ask for a secret; where it asks none, give options and free_text=false"
     return ""

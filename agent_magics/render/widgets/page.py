@@ -27,6 +27,11 @@ class PageWidget(anywidget.AnyWidget):
         # while code is still drawing.
         self.comm.handle_msg = self._handle_msg
 
+    def set_state(self, sync_data: object) -> None:
+        """Ignore a state that the page sends: what is asked, and which answers there are, is the
+        kernel's to say.
+        """
+
     def _receive(self, widget: object, content: Mapping[str, Any], buffers: object) -> None:
         """Handle a message of the page, which is not trusted."""
 

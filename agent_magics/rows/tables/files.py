@@ -45,6 +45,17 @@ NO_FILE = "There is no file {path}."
 NEEDS = "Reading {path} needs the package {package}: pip install {package}."
 
 
+# In `zip://a.csv::simplecache::s3://b/c.zip` what may stand before the last part, which alone says
+# where the bytes come from. Others name files of their own, such as `dir` (through links) and
+# `reference` (in a list), which may be of this machine.
+_AROUND = frozenset(
+    ("simplecache", "filecache", "blockcache", "cached", "zip", "tar", "libarchive")
+)
+_UNJUDGED = frozenset(
+    ("dir", "reference", "generic", "dask", "git", "dvc", "jlab", "jupyter", "asynclocal")
+)
+
+
 def any_path(path: str) -> str:
     """Withhold no file (a judge)."""
     return ""
@@ -119,9 +130,12 @@ def _by_url(pattern: str, judge: FileJudge) -> list[tuple[str, _Opened]]:
         import fsspec  # noqa: PLC0415 - an extra, for who reads from elsewhere
     except ModuleNotFoundError:
         raise FatalError(NEEDS.format(path=pattern, package="fsspec")) from None
+    *around, last = pattern.split("::")
+    schemes = {each.partition("://")[0] for each in around}
     try:
-        # The last part of `zip://a.csv::b.zip` says where the bytes come from.
-        scheme, origin = fsspec.core.split_protocol(pattern.rpartition("::")[2])
+        scheme, origin = fsspec.core.split_protocol(last)
+        if unknown := sorted(schemes - _AROUND | {scheme} & _UNJUDGED):
+            raise PermissionError(errno.EACCES, f"map follows no {unknown[0]}:// to other files")
         if scheme in (None, "file", "local"):
             for path, _ in _local(origin, judge):
                 judged_path(path, judge)

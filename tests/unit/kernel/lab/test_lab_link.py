@@ -122,3 +122,21 @@ def test_an_answer_that_nobody_waits_for_any_more_harms_no_other() -> None:
     link._receive(page, {"type": "reply", "id": page._kernel.session.sent[0]["id"]}, "subshell")
     link.drop(page)
     assert other.result(timeout=0)["refused"] == "its page was closed"
+
+
+def test_a_page_answers_only_what_it_was_asked_itself() -> None:
+    link, results = LabLink(None), []
+    asked = Page(SilentKernel(), "comm", {"inbox": "i", "tools": [{"name": "pick"}]})
+    other = Page(SilentKernel(), "comm2", {"inbox": "j"})
+    reloaded = Page(SilentKernel(), "comm3", {"inbox": "i"})
+    link._pages |= {"i": asked, "j": other}
+    wish = link.wish(asked, "read", CellRef("a", ""), {})
+    which = asked._kernel.session.sent[0]["id"]
+    assert link.call("pick", "c1", {}, "client", results.append)
+    link._receive(other, {"type": "reply", "id": which, "cells": []}, "subshell")
+    link._receive(other, {"type": "result", "call_id": "c1"}, "subshell")
+    assert not wish.done() and not results
+    link._receive(reloaded, {"type": "reply", "id": which, "cells": [1]}, "subshell")
+    link._receive(asked, {"type": "result", "call_id": "c1"}, "subshell")
+    link._receive(asked, {"type": "result", "call_id": "c1"}, "subshell")  # replayed
+    assert wish.result(timeout=0)["cells"] == [1] and len(results) == 1

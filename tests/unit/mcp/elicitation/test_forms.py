@@ -50,7 +50,9 @@ MANY = {"type": "array", "items": {"type": "string", "enum": ["a", "b", "c"]}}
         ({**TEXT, "pattern": "(a+)+$"}, ["aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!"], []),
         ({"type": "number"}, [1, 1.5, -2], ["1", True, float("nan"), float("inf"), [1]]),
         ({"type": "number", "minimum": 1, "maximum": 2}, [1, 1.5, 2], [0.9, 2.1]),
-        ({"type": "integer", "minimum": 0}, [0, 3, 3.0, 2**70], [1.5, -1, "1"]),
+        ({"type": "integer", "minimum": 0}, [0, 3, 3.0, 2**70], [1.5, -1, "1", 10**4000]),
+        ({"type": "integer", "minimum": 10**400, "default": 10**310}, [1], [-(10**400)]),
+        ({"type": "number", "default": -(10**5000)}, [1.5], [10**310, -(10**310)]),
         ({"type": "boolean"}, [True, False], ["yes", 1, 0]),
         (ENUM, ["a", "b"], ["c", 1, ["a"], ""]),
         ({"type": "string", "oneOf": [{"const": "a", "title": "A"}]}, ["a"], ["A"]),
@@ -331,6 +333,9 @@ def test_what_any_client_answers_is_checked_before_it_is_sent(text, content):
         {"x": {"type": "string", "title": "Your GitHub personal token"}},
         {"token": {"type": "string"}},
         {"ssh_key": {"type": "string"}},
+        {"pass\u200bword": {"type": "string"}},
+        {"x": {"type": "string", "title": "\uff30\uff41\uff53\uff53word"}},
+        {"password": {"type": "integer"}},
     ],
 )
 def test_a_form_that_asks_for_a_secret_is_refused(field):

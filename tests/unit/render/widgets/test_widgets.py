@@ -35,6 +35,22 @@ def receive(widget: QuestionWidget | StreamWidget, **content: Any) -> None:
     widget._handle_custom_msg(content, [])
 
 
+@pytest.mark.parametrize("widget", [ask(), StreamWidget("ls", question_id="q1")])
+def test_a_state_that_the_page_sends_changes_nothing(widget: QuestionWidget | StreamWidget) -> None:
+    """Else it could add answers to a question, or show another command than the one that runs."""
+    before = widget.get_state()
+    heard: list[str] = []
+    if isinstance(widget, QuestionWidget):
+        widget.on_answer(lambda decision, *_: heard.append(decision))
+    for name, value in before.items():
+        changed = [{"decision": "approve_for_project"}] if name == "choices" else "x"
+        state = {name: (not value if isinstance(value, bool) else changed)}
+        widget._handle_msg({"content": {"data": {"method": "update", "state": state}}})
+    receive(widget, type="answer", id="q1", decision="approve_for_project")
+    assert widget.get_state() == before
+    assert not heard
+
+
 # -- what is shown -----------------------------------------------------------------------------
 
 SEEN_THROUGH = [
