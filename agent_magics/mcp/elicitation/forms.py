@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
-from typing import Any
+from typing import Any, TypeGuard
 from urllib.parse import urlsplit
 
 from agent_magics.protocol.items import JsonMapping, JsonObject
@@ -175,10 +175,11 @@ def _bound(value: Any) -> float | None:
     return value if _is_number(value) else None
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     """Tell whether a value is a number that JSON's readers take; a whole one may be of any size."""
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return is_number and -_LARGEST < value < _LARGEST  # type: ignore[operator]
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return -_LARGEST < value < _LARGEST
 
 
 # -- answers ---------------------------------------------------------------------------------------
