@@ -77,7 +77,8 @@ class TurnStatus:
                 pass  # it waits for no person
             case events.Question(question_id=which, call_id=call_id):
                 asker = call_id.rpartition("/")[0]  # of a sub-agent, whose calls are not seen here
-                self._questions[which] = self._calls.get(call_id, asker)
+                words = self._calls.get(call_id, asker)
+                self._questions[which] = words.removeprefix("request_user_input: ")  # asks itself
             case events.QuestionResolved(question_id=which):
                 self._questions.pop(which, None)
             case _:

@@ -9,6 +9,8 @@ const ACTS =
   '.agm-question:not([data-answered]), .agm-live, .am-foot, .am-review, .am-stop, .am-mark, .am-bar';
 /** What is only read keeps no key but the arrows that scroll it. */
 const READ = '.am-item';
+/** Beside the notebooks, where JupyterLab's shortcuts do not act on cells. */
+const BESIDE = '.am-panel';
 const WRITTEN = 'input, textarea';
 
 /** Keep the keys of all that is ours; Esc leads back to the notebook where nothing else takes it. */
@@ -30,11 +32,11 @@ export function keepKeys(tracker: INotebookTracker): void {
       !defaultPrevented &&
       !isComposing &&
       target instanceof HTMLElement &&
-      target.closest(`${ACTS}, ${READ}`) &&
-      panel?.node.contains(target)
+      (target.closest(BESIDE) || (target.closest(`${ACTS}, ${READ}`) && panel?.node.contains(target))) &&
+      !(target.matches('[type=search]') && (target as HTMLInputElement).value) // which Esc empties
     ) {
       target.blur(); // in command mode JupyterLab leaves the focus where it is inside the notebook
-      panel.content.activate();
+      panel?.content.activate();
     }
   });
 }

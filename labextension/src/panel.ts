@@ -353,5 +353,5 @@ function simply(item: object): string {
 }
 
 function countTurns({ turns }: AgentData | ConversationData): string {
-  return trans._n('%2 turn', '%2 turns', turns, numeral(turns));
+  return trans._n('%2 turn', '%2 turns', turns, numeral(turns)).replaceAll(' ', '\u00a0');
 }

@@ -44,7 +44,20 @@ def test_questions_are_answered_by_the_keyboard(notebook: Callable[..., Notebook
 
     keys = page.page.keyboard
     first = form.get_by_role("radio").first
-    first.focus()
+    keys.press("Alt+Shift+S")
+    show = page.page.locator(".am-panel").get_by_role("button", name="Show").first
+    expect(show).to_be_visible()
+    keys.press("Alt+Shift+S")
+    expect(show).to_be_focused()
+    keys.press("Enter")
+    expect(form).to_be_focused()
+    keys.press("Alt+Shift+S")
+    keys.press("Escape")
+    expect(page.page.locator(".jp-Notebook :focus")).to_have_count(1)
+    keys.press("Alt+Shift+Q")
+    expect(form).to_be_focused()
+    keys.press("Tab")
+    expect(first).to_be_focused()
     keys.press("Enter")  # nothing is chosen yet, which is told beside each question
     expect(form.locator(".agm-problem")).to_have_text(
         ["this is required", "choose at least 1", "this is required"]

@@ -38,6 +38,8 @@ ASKED = ApprovalRequested(
     question_id="q", call_id="a", tool="shell", target="ls a", arguments="{}", reason="so"
 )
 ANSWERED = QuestionResolved(question_id="q", decision="approve", by="person")
+QUESTIONS = json.dumps({"questions": [{"question": "Which?"}]})
+FORM = ToolCallPending(call_id="a", name="request_user_input", arguments=QUESTIONS)
 ENDED = ToolCallCompleted(call_id="a", name="shell", output="")
 
 
@@ -57,6 +59,7 @@ ENDED = ToolCallCompleted(call_id="a", name="shell", output="")
         ([TextDelta(text="So"), pending("a")], "Runs shell: ls a"),
         ([pending("a"), pending("b"), pending("c")], "Runs shell: ls a, and 2 more"),
         ([pending("a"), ASKED], "Waits for your answer: shell: ls a"),
+        ([FORM, ASKED], "Waits for your answer: Which?"),
         (
             [pending("a"), ASKED, ANSWERED],
             "Runs shell: ls a",

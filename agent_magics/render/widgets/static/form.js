@@ -157,6 +157,7 @@ function render({ model, el }) {
   const box = make("div", "agm-question agm-form");
   const headId = `agm-${crypto.randomUUID()}`;
   const url = model.get("url");
+  box.tabIndex = -1; // where the way to a question leads
   box.setAttribute("role", "group");
   box.setAttribute("aria-labelledby", headId);
   keepKeys(box);
