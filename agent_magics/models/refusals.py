@@ -1,4 +1,4 @@
-"""Translates a server's errors into one sentence, and tells which are transient."""
+"""Translates the openai package's errors into one sentence, and tells which are transient."""
 
 import re
 from collections.abc import Mapping
@@ -75,7 +75,7 @@ _RETRY_REASONS = {
 
 
 class StatusError(Exception):
-    """An HTTP answer with an error status.
+    """An HTTP answer with an error status, with what is read here of an ``APIStatusError``.
 
     Args:
         status: the status.
@@ -94,14 +94,17 @@ class StatusError(Exception):
         fields = self.body if isinstance(self.body, Mapping) else {}
         self.code, self.type = fields.get("code"), fields.get("type")
 
+    @property
+    def response(self) -> "StatusError":
+        """The answer, of which headers and text are read."""
+        return self
 
-def explain_status(
-    error: StatusError, *, address: str, model: str, api: str, key_way: str
-) -> FatalError:
+
+def explain_status(error: Any, *, address: str, model: str, api: str, key_way: str) -> FatalError:
     """Return the error for an HTTP answer with an error status.
 
     Args:
-        error: the answer.
+        error: the openai package's ``APIStatusError``, or a `StatusError`.
         address: the server's address.
         model: the requested model.
         api: the name of the wire API ("Responses API").
@@ -109,8 +112,8 @@ def explain_status(
     """
     status = error.status_code
     message = brief(message_of(_body_of(error)) or _text_of(error)) or "no reason given"
-    code = str(error.code or "")
-    codes = {code, str(error.type or "")}
+    code = str(getattr(error, "code", None) or "")
+    codes = {code, str(getattr(error, "type", None) or "")}
     if status in (400, 413, 422, 500) and any(is_overflow(code, message) for code in codes):
         return overflow(message)
     words = {"address": address, "model": model, "api": api, "said": message, "key_way": key_way}
@@ -119,7 +122,7 @@ def explain_status(
     form = sentences.get(401 if refused else status, OTHER_STATUS)
     sentence = form.format(status=status, **words)
     if 300 <= status < 400:
-        place = brief(error.headers.get("location", "")) or "nowhere"
+        place = brief(error.response.headers.get("location", "")) or "nowhere"
         sentence = ELSEWHERE.format(address=address, status=status, place=place)
         return Fault(sentence, kind=f"status {status}")
     if model and is_about_model(status, codes, message):
@@ -130,7 +133,7 @@ def explain_status(
         sentence,
         passing=_is_passing(error, status, codes) and not NEVER_WORDS.search(message),
         reason=_retry_reason(address, status),
-        retry_after=retry_after(error.headers),
+        retry_after=retry_after(error.response.headers),
         kind=f"status {status}",
     )
 
@@ -141,7 +144,7 @@ def _retry_reason(address: str, status: int) -> str:
     return f"{address} {_RETRY_REASONS.get(status, otherwise)}: status {status}"
 
 
-def _body_of(error: StatusError) -> Any:
+def _body_of(error: Any) -> Any:
     """Return the body, or the first event of an SSE body, in which LiteLLM's proxy reports
     errors.
     """
@@ -151,14 +154,15 @@ def _body_of(error: StatusError) -> Any:
     return body
 
 
-def _text_of(error: StatusError) -> str:
+def _text_of(error: Any) -> str:
     """Return a body that is not JSON as text, or "" for HTML."""
-    return "" if "<" in error.text[:200] else error.text
+    text = getattr(error.response, "text", "")
+    return "" if "<" in text[:200] else text
 
 
-def _is_passing(error: StatusError, status: int, codes: set[str]) -> bool:
+def _is_passing(error: Any, status: int, codes: set[str]) -> bool:
     # OpenAI sets this header where the status alone would mislead.
-    advice = error.headers.get("x-should-retry")
+    advice = error.response.headers.get("x-should-retry")
     if advice in ("true", "false"):
         return bool(advice == "true")
     return passes(status) and not codes & SPENT_CODES
@@ -183,7 +187,7 @@ def is_about_model(status: int, codes: set[str], message: str) -> bool:
 
 def explain_connection(error: BaseException, address: str) -> FatalError:
     """Return the error for a connection that could not be established."""
-    import ssl  # noqa: PLC0415 - 10 ms; aiohttp has it loaded by now
+    import ssl  # noqa: PLC0415 - 10 ms; the openai package has it loaded by now
 
     causes = list(_causes(error))
     cause = brief(str(causes[-1])) or type(causes[-1]).__name__

@@ -10,7 +10,6 @@ STATEMENTS = {
     "floor": "import openai; openai.AsyncOpenAI",
 }
 HEAVY = (
-    "aiohttp",
     "openai",
     "pydantic",
     "mcp",

@@ -28,7 +28,7 @@ _PACKAGES = (
     "ipywidgets",
     "anywidget",
     "pydantic",
-    "aiohttp",
+    "openai",
 )
 
 

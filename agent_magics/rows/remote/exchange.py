@@ -13,9 +13,14 @@ from agent_magics.models.base import (
     TranscriptMaker,
 )
 from agent_magics.models.faults import FEW_TRIES, Fault, brief
+from agent_magics.models.providers import credentials
+from agent_magics.models.providers.keys import way_to_mend
+from agent_magics.models.refusals import StatusError, explain_status
 from agent_magics.models.wires.remote import Wire
+from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import AssistantMessage, Item
 from agent_magics.rows.asking import RowAnswer, Terms
+from agent_magics.rows.remote.transport import Reply
 
 GARBLED = "{address} gave an answer that is not one of its {api}: {beginning!r}."
 ENDINGS: dict[Finish, str] = {
@@ -57,6 +62,19 @@ def request_of(terms: Terms, items: Sequence[Item], *, has_schema: bool = True) 
         reasoning_summary=terms.reasoning_summary,
         output_schema=terms.schema if has_schema else None,
         stream=False,
+    )
+
+
+def refusal_of(reply: Reply, address: str, model: str, api: str) -> FatalError:
+    """Return the error for an answer with an error status; a key that was refused is forgotten."""
+    if reply.status == 401:
+        credentials.forget_key(address)
+    return explain_status(
+        StatusError(reply.status, reply.headers, reply.content),
+        address=address,
+        model=model,
+        api=api,
+        key_way=way_to_mend(address),
     )
 
 

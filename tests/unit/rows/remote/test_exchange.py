@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from agent_magics.models.transport import Reply
-from agent_magics.models.wires.remote import refusal_of
+from agent_magics.rows.remote.exchange import refusal_of
+from agent_magics.rows.remote.transport import Reply
 
 
 @pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 429, 500])

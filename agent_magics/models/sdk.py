@@ -1,0 +1,92 @@
+"""Imports the openai package when it is needed, and names the errors of its HTTP transport."""
+
+from types import ModuleType
+from typing import Any
+
+from agent_magics.models.bounds import DOCUMENT_BYTES, is_bounded_encoding
+
+_openai: ModuleType | None = None
+
+
+def loaded_openai() -> ModuleType | None:
+    """Return the openai package if it has been imported."""
+    return _openai
+
+
+def load_openai() -> ModuleType:
+    """Import the openai package (about half a second the first time); callable from any thread."""
+    global _openai
+    import httpcore2  # noqa: F401, PLC0415 - else its client does when it is made, on the loop
+    import openai  # noqa: PLC0415 - heavy, and not needed before the first request
+
+    _openai = openai
+    return openai
+
+
+def connect_timeouts() -> tuple[type[Exception], ...]:
+    """Return the errors of a connection that was not accepted in time."""
+    import httpx2  # noqa: PLC0415 - comes with openai, which is loaded by now
+
+    return (httpx2.ConnectTimeout,)
+
+
+def timeout_errors() -> tuple[type[Exception], ...]:
+    """Return the errors of any time-out."""
+    import httpx2  # noqa: PLC0415 - comes with openai, which is loaded by now
+
+    return (httpx2.TimeoutException,)
+
+
+def transport_errors() -> tuple[type[Exception], ...]:
+    """Return the errors of a connection that breaks while an answer is read."""
+    import httpx2  # noqa: PLC0415 - comes with openai, which is loaded by now
+
+    return (httpx2.RequestError, httpx2.StreamError, OSError)
+
+
+# Headers that describe the original body, which is replaced here.
+_ABOUT_BODY = ("content-type", "content-length", "content-encoding", "transfer-encoding")
+
+
+def bounded_client(openai: ModuleType) -> Any:
+    """Return an HTTP client that reads at most `DOCUMENT_BYTES` of an answer that is not a stream.
+
+    The openai package would read errors and lists whole, decompress them, and decode them as their
+    headers say (``charset=zlib``); here they are truncated, and decoded as UTF-8. Streams are not
+    affected.
+    """
+    import httpx2  # noqa: PLC0415 - comes with openai, which is loaded by now
+
+    class Client(openai.DefaultAsyncHttpxClient):  # type: ignore[misc, name-defined] # imported late
+        async def send(self, request: object, *, stream: bool = False, **options: Any) -> Any:
+            response = await super().send(request, stream=True, **options)
+            if stream and response.is_success:
+                return response
+            is_json = "json" in response.headers.get("content-type", "")
+            headers = {k: v for k, v in response.headers.items() if k not in _ABOUT_BODY}
+            headers["content-type"] = "application/json" if is_json else "text/plain"
+            return httpx2.Response(
+                response.status_code,
+                headers=headers,
+                content=await _read_some(response),
+                request=response.request,
+            )
+
+    return Client()
+
+
+async def _read_some(response: Any) -> bytes:
+    """Return the beginning of a response's body, up to an error while reading."""
+    content = bytearray()
+    try:
+        if not is_bounded_encoding(response.headers):
+            return b""
+        async for chunk in response.aiter_bytes():
+            content += chunk
+            if len(content) >= DOCUMENT_BYTES:
+                break
+    except transport_errors():
+        pass  # the status matters more than the body
+    finally:
+        await response.aclose()
+    return bytes(content[:DOCUMENT_BYTES])
