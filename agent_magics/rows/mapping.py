@@ -43,6 +43,7 @@ from agent_magics.rows.engines.coordinator import MOST_HELD, Coordinator, Engine
 from agent_magics.rows.engines.partition_answers import CollectedPartitions, PartitionFiles
 from agent_magics.rows.engines.partition_job import PartitionJob
 from agent_magics.rows.engines.worker import Assignment
+from agent_magics.rows.garbage import collects_seldom
 from agent_magics.rows.job import Job, Plan
 from agent_magics.rows.model_asker import AT_ONCE, ModelAsker
 from agent_magics.rows.outcomes import Collected, Parts
@@ -258,6 +259,7 @@ class RowMapping:
         plan = self.plan
         async with AsyncExitStack() as open_ones:
             open_ones.callback(self._ended.set)  # after all that is opened below has been closed
+            open_ones.enter_context(collects_seldom())
             sink = await asyncio.to_thread(self._sink)  # a URL may take a while
             asker = await self._asker()
             open_ones.push_async_callback(asker.close)

@@ -51,6 +51,7 @@ from agent_magics.models.wire_capture import Ending, WireCapture
 from agent_magics.models.wires.answer import AnswerDecoder, read_answer
 from agent_magics.models.wires.answer_schema import is_refusal
 from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.items import JsonMapping, Usage
 
 # Seconds for establishing a connection, and for the list of a server's models.
 CONNECT_TIMEOUT = 10.0
@@ -87,6 +88,12 @@ class Wire(Protocol):
 
     def decoder(self, request: ModelRequest, address: str) -> AnswerDecoder:
         """Return a decoder for the answer to `request`."""
+
+    def plain_answer(self, document: JsonMapping) -> tuple[str, Usage] | None:
+        """Return text and usage of an answer that was not streamed and is complete.
+
+        None for any other than one text, and reasoning before it: what a decoder makes of these.
+        """
 
 
 class RemoteModel:

@@ -23,6 +23,7 @@ from agent_magics.protocol.errors import FatalError, error_text
 from agent_magics.protocol.items import Content, Item, UserMessage
 from agent_magics.rows.asking import Asker, Pace, RowAnswer, RowQuestion, Terms
 from agent_magics.rows.engines.link import Link
+from agent_magics.rows.garbage import collects_seldom
 from agent_magics.rows.model_asker import ModelAsker
 from agent_magics.rows.remote.client import CONCURRENCY, RowClient
 from agent_magics.rows.remote.gate import FIRST
@@ -128,7 +129,7 @@ async def _sit(invitation: Invitation, tls: ssl.SSLContext | None) -> str:
         if word != "begin":
             return str(data)
         session = WorkerSession(link, Assignment.read(data), invitation.number)
-        with _found_at(invitation.place, session):
+        with _found_at(invitation.place, session), collects_seldom():
             return await session.run()
     except EOFError:
         return ""

@@ -18,8 +18,8 @@ from agent_magics.models.retry import RetryPolicy, counted, too_long
 from agent_magics.models.wires.answer_schema import is_refusal
 from agent_magics.models.wires.remote import Wire
 from agent_magics.protocol.errors import FatalError
-from agent_magics.rows.asking import Pace, RowAnswer, RowQuestion
-from agent_magics.rows.remote.exchange import read_answer, refusal_of, request_of
+from agent_magics.rows.asking import Pace, RowAnswer, RowQuestion, Terms
+from agent_magics.rows.remote.exchange import RequestForm, read_answer, refusal_of
 from agent_magics.rows.remote.gate import Gate
 from agent_magics.rows.remote.limits import MINUTE, Limits, limits_of
 from agent_magics.rows.remote.transport import Reply, Transport, connect
@@ -74,6 +74,7 @@ class RowClient:
         self._retries = retries or RetryPolicy()
         self._minute, self._limits = minute, limits
         self._server: OpenServer | None = None
+        self._form: RequestForm | None = None
         self._beginning = asyncio.Lock()
         self._is_begun = False
         self._failure: FatalError | None = None
@@ -216,8 +217,8 @@ class RowClient:
             FatalError: it was not answered.
         """
         server = self._open
-        request = request_of(question.terms, question.items, has_schema=not self._refuses_schema)
-        body = server.wire.body(request, server.address)
+        form = self._form_of(server, question.terms)
+        request, body = form.request, form.body(question.items)
         await server.gate.enter(again=again)
         try:
             reply = await server.transport.post(server.url, body)
@@ -230,6 +231,15 @@ class RowClient:
         if reply.status >= 300:
             raise refusal_of(reply, server.address, request.model, server.wire.api)
         return self._decoded(reply, request)
+
+    def _form_of(self, server: "OpenServer", terms: Terms) -> RequestForm:
+        """Return what makes the bodies of requests with these terms, the same for all of a map."""
+        form, has_schema = self._form, not self._refuses_schema
+        is_same = form and form.wire is server.wire and form.terms is terms
+        if form is None or not is_same or form.has_schema != has_schema:
+            form = RequestForm(server.wire, terms, server.address, has_schema=has_schema)
+            self._form = form
+        return form
 
     def _has_better_wire(self, reply: Reply) -> bool:
         server = self._open

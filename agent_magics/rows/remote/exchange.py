@@ -1,5 +1,6 @@
 """Makes the request of one question, and reads the answer to it from a response's body."""
 
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,16 +13,20 @@ from agent_magics.models.base import (
     ModelRequest,
     TranscriptMaker,
 )
-from agent_magics.models.faults import FEW_TRIES, Fault, brief
+from agent_magics.models.faults import FEW_TRIES, Fault, Garbled, brief
 from agent_magics.models.providers import credentials
 from agent_magics.models.providers.keys import way_to_mend
 from agent_magics.models.refusals import StatusError, explain_status
+from agent_magics.models.wires.answer import parse_event
+from agent_magics.models.wires.bodies import compact
 from agent_magics.models.wires.remote import Wire
 from agent_magics.protocol.errors import FatalError
-from agent_magics.protocol.items import AssistantMessage, Item
+from agent_magics.protocol.items import AssistantMessage, Item, Usage, UserMessage
 from agent_magics.rows.asking import RowAnswer, Terms
 from agent_magics.rows.remote.transport import Reply
 
+# Bytes of an answer that is read without a look at each of its parts, which count there.
+PLAIN = 1 << 20
 GARBLED = "{address} gave an answer that is not one of its {api}: {beginning!r}."
 ENDINGS: dict[Finish, str] = {
     "length": "The answer was cut off: it is longer than the model may write.",
@@ -65,6 +70,38 @@ def request_of(terms: Terms, items: Sequence[Item], *, has_schema: bool = True) 
     )
 
 
+class RequestForm:
+    """Makes the bodies of a map's requests; what all have in common is encoded once.
+
+    Args:
+        wire: the wire API of the requests.
+        terms: what all questions share.
+        address: the server's address.
+        has_schema: whether the server is to enforce the schema.
+
+    Attributes:
+        request: one of the requests, without its items.
+    """
+
+    def __init__(self, wire: Wire, terms: Terms, address: str, *, has_schema: bool) -> None:
+        self.wire, self.terms, self.has_schema = wire, terms, has_schema
+        self.request = request_of(terms, (), has_schema=has_schema)
+        self._address = address
+        mark = uuid.uuid4().hex
+        self._around = self._encode((UserMessage(mark),)).split(compact(mark))
+
+    def body(self, items: Sequence[Item]) -> bytes:
+        """Return the body of the request that asks `items`."""
+        match items:
+            case (UserMessage(str() as text, "user"),):
+                return compact(text).join(self._around)
+        return self._encode(items)
+
+    def _encode(self, items: Sequence[Item]) -> bytes:
+        request = request_of(self.terms, items, has_schema=self.has_schema)
+        return self.wire.body(request, self._address)
+
+
 def refusal_of(reply: Reply, address: str, model: str, api: str) -> FatalError:
     """Return the error for an answer with an error status; a key that was refused is forgotten."""
     if reply.status == 401:
@@ -93,6 +130,9 @@ def read_answer(
     Raises:
         FatalError: it holds none, or an error.
     """
+    if plain := _plain_answer(content, wire):
+        text, usage = plain
+        return RowAnswer(text, usage, cost_of(request.model, usage, batched=batched))
     decoder = wire.decoder(request, address)
     events = [*decoder.feed(content), *decoder.close()]
     done = decoder.done
@@ -104,6 +144,16 @@ def read_answer(
     kind = done.finish.replace("_", " ") if error else ""
     cost = cost_of(request.model, done.usage, batched=batched)
     return RowAnswer(_text_of(events), done.usage, cost, error, kind)
+
+
+def _plain_answer(content: bytes, wire: Wire) -> tuple[str, Usage] | None:
+    """Return the text and the usage of a body as most are; None where the decoder must read it."""
+    if len(content) > PLAIN or not content.startswith(b"{"):
+        return None
+    try:
+        return wire.plain_answer(parse_event(content))
+    except Garbled:
+        return None
 
 
 def _text_of(events: Sequence[ModelEvent]) -> str:

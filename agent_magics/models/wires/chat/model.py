@@ -62,6 +62,8 @@ BROKEN_OFF = {
     "abort": "the server aborted the request",  # vLLM
     "insufficient_system_resource": "the provider is overloaded",  # DeepSeek
 }
+# Fields of a message that is not only text, and reasoning.
+UNPLAIN = ("refusal", "annotations", "tool_calls", "function_call", "reasoning_details")
 
 
 # -- reading -------------------------------------------------------------------------------------
@@ -275,6 +277,22 @@ class ChatWire:
         if request.number == 1 and any(tool.spec.kind == "web_search" for tool in request.tools):
             decoder.tell(NO_SEARCH)
         return decoder
+
+    def plain_answer(self, document: JsonMapping) -> tuple[str, Usage] | None:
+        """See `Wire.plain_answer`."""
+        match document:
+            case {
+                "object": "chat.completion",
+                "choices": [
+                    {
+                        "message": {"content": str() as text, **message},
+                        "finish_reason": "stop",
+                    } as choice
+                ],
+            } if not (document.get("error") or choice.get("index") or choice.get("delta")):
+                is_plain = not any(map(message.get, UNPLAIN))
+                return (text, decode_usage(document.get("usage"))) if is_plain else None
+        return None
 
 
 def _frame(request: ModelRequest, address: str) -> tuple[bytes, bytes, ChatForm]:

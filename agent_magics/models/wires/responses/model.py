@@ -37,6 +37,7 @@ from agent_magics.protocol.items import (
     JsonMapping,
     JsonObject,
     Reasoning,
+    Usage,
     WebSearchCall,
 )
 
@@ -289,6 +290,28 @@ class ResponsesWire:
     def decoder(self, request: ModelRequest, address: str) -> ResponseDecoder:
         """Return a decoder for the answer to `request`."""
         return ResponseDecoder()
+
+    def plain_answer(self, document: JsonMapping) -> tuple[str, Usage] | None:
+        """See `Wire.plain_answer`."""
+        match document:
+            case {
+                "object": "response",
+                "status": "completed",
+                "output": [
+                    *reasoning,
+                    {
+                        "type": "message",
+                        "content": [{"type": "output_text", "text": str() as text, **part}],
+                    },
+                ],
+            } if text and not (document.get("error") or "type" in document):
+                is_plain = not part.get("annotations") and all(map(_is_bare_reasoning, reasoning))
+                return (text, decode_usage(document.get("usage"))) if is_plain else None
+        return None
+
+
+def _is_bare_reasoning(item: object) -> bool:
+    return isinstance(item, dict) and item.get("type") == "reasoning" and not item.get("summary")
 
 
 class ResponsesModel(RemoteModel):
