@@ -134,8 +134,12 @@ PASSING_CODES = frozenset(
 )
 # Codes of status 429 for which waiting does not help: the account is empty.
 SPENT_CODES = frozenset(("insufficient_quota", "billing_hard_limit_reached"))
-# Spaces, controls (also those of terminals), and what changes the direction of a text.
-_UNSHOWN = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069]+")
+# Spaces, controls (also those of terminals), what changes the direction of a text or is invisible,
+# and halves of characters, which no file can hold.
+_UNSHOWN = re.compile(
+    r"[\s\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff"
+    r"\U000e0000-\U000e007f]+"
+)
 _STATUS = re.compile(r"[1-5][0-9]{2}")
 _SECONDS = re.compile(r"-?[0-9]{1,12}(?:\.[0-9]{0,9})?")
 PASSING_STATUSES = frozenset((408, 409, 425, 429))

@@ -128,7 +128,8 @@ class BatchApi:
             tries += 1
             # The answer to the first try may have been lost, though not the batch.
             if tries > 1 and (there := await self.find(token)) is not None:
-                return await self._transport.get(self._transport.url(f"/batches/{there.id}"))
+                there_url = self._transport.url(f"/batches/{_part(there.id)}")
+                return await self._transport.get(there_url)
             return await self._transport.post(url, body)
 
         return _batch(_document(await self._repeat(create)))
@@ -177,9 +178,9 @@ class BatchApi:
         after = ""
         for _ in range(_PAGES):
             document = await self._list(after)
-            batches = [each for each in document.get("data") or () if isinstance(each, dict)]
+            batches = _objects(document.get("data"))
             for each in batches:
-                if (each.get("metadata") or {}).get(TOKEN) == token:
+                if _object(each.get("metadata")).get(TOKEN) == token:
                     return _batch(each)
             if not document.get("has_more") or not batches:
                 break
@@ -247,10 +248,8 @@ def _document(reply: Reply) -> Mapping[str, Any]:
 
 
 def _batch(document: Mapping[str, Any]) -> Batch:
-    counts = document.get("request_counts")
-    counts = counts if isinstance(counts, dict) else {}
-    listed = document.get("errors")
-    errors = [each for each in (listed or {}).get("data") or () if isinstance(each, dict)]
+    counts = _object(document.get("request_counts"))
+    errors = _objects(_object(document.get("errors")).get("data"))
     files = (document.get("output_file_id"), document.get("error_file_id"))
     return Batch(
         _text(document, "id"),
@@ -267,13 +266,21 @@ def _batch(document: Mapping[str, Any]) -> Batch:
 
 def _text(document: Mapping[str, Any], name: str) -> str:
     value = document.get(name)
-    if not isinstance(value, str) or not value:
+    if not isinstance(value, str) or not (value and value.isprintable() and len(value) <= 200):
         raise FatalError(f"The batch API gave an answer without {name!r}.")
     return value
 
 
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _objects(value: Any) -> list[Mapping[str, Any]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
 def _count(value: Any) -> int:
-    return value if isinstance(value, int) and 0 <= value < 1 << 53 else 0
+    return value if type(value) is int and 0 <= value < 1 << 53 else 0
 
 
 def _part(given: str) -> str:

@@ -83,6 +83,7 @@ def _result(line: bytes, wire: Wire, terms: Terms, address: str) -> Result | Non
 def _answer(document: Any, wire: Wire, terms: Terms, address: str) -> RowAnswer:
     response, error = document.get("response"), document.get("error")
     status = response.get("status_code") if isinstance(response, dict) else None
+    status = status if type(status) is int and 0 <= status < 1_000 else None
     body = response.get("body") if isinstance(response, dict) else None
     if status == 200:
         content = json.dumps(body).encode()
@@ -95,6 +96,7 @@ def _answer(document: Any, wire: Wire, terms: Terms, address: str) -> RowAnswer:
     if isinstance(body, dict) and isinstance(body.get("error"), dict):
         error = body["error"]
     said = error if isinstance(error, dict) else {}
-    kind = f"status {status}" if status is not None else str(said.get("code") or "no answer")
+    named = brief(str(said.get("code") or "no answer"))
+    kind = f"status {status}" if status is not None else named
     reason = brief(str(said.get("message") or "no reason given"))
-    return RowAnswer(error=f"{kind.replace('_', ' ')}: {reason}", kind=brief(kind), cost=0.0)
+    return RowAnswer(error=f"{kind.replace('_', ' ')}: {reason}", kind=kind, cost=0.0)

@@ -11,11 +11,11 @@ import secrets
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Protocol, TypeVar
 
 from agent_magics._version import __version__
-from agent_magics.protocol.codec import to_json
+from agent_magics.protocol.codec import is_typed, to_json
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import Usage, UserMessage
 from agent_magics.rows.asking import Pace, RowAnswer, RowQuestion
@@ -34,8 +34,12 @@ EACH = 0.001
 MOST_LOST, MOST_REFUSING = 10, 20
 # Questions that the coordinator holds in all; each is a task that waits.
 MOST_HELD = 20_000
+MOST_NUMBER = 1e12  # in a message of a worker
+
+Part = TypeVar("Part", RowAnswer, Usage, Pace, Report, Stated)
 
 LOST = "its worker ended {count} times before it had an answer"
+MALFORMED = "A worker sent what is no message of this version."
 OTHER_VERSION = "a worker runs agent-magics {theirs}, and this kernel {ours}: install the same."
 
 
@@ -369,14 +373,17 @@ class Coordinator:
 
     async def _hear(self, worker: Worker, message: Sequence[Any]) -> None:
         match message:
-            case ["answers", answers, [in_flight, allowed, limit]]:
-                worker.count(len(answers))
-                worker.pace = Pace(in_flight, allowed, limit)
-                for number, *answer in answers:
-                    worker.held.pop(number, None)
-                    self._settle(number, decoded(answer))
+            case ["answers", list() as answers, [in_flight, allowed, limit]]:
+                pace = _checked(Pace(in_flight, allowed, limit))
+                read = [_numbered(each) for each in answers]
+                worker.count(len(read))
+                worker.pace = pace
+                for number, answer in read:
+                    if number in worker.held:  # not a question of another worker
+                        del worker.held[number]
+                        self._settle(number, answer)
                 self._deal_soon()
-            case ["limits", report]:
+            case ["limits", dict() as report]:
                 grant = await self._limits.share(_report(report))
                 worker.link.send("grant", grant.requests, grant.pause)
             case ["failed", sentence]:
@@ -489,11 +496,44 @@ def _given(question: RowQuestion) -> Any:
 
 
 def decoded(answer: Iterable[Any]) -> RowAnswer:
-    """Return an answer that a worker encoded."""
-    text, usage, cost, error, kind = answer
-    return RowAnswer(text, Usage(*usage), cost, error, kind)
+    """Return an answer that a worker encoded.
+
+    Raises:
+        FatalError: it is none.
+    """
+    try:
+        text, usage, cost, error, kind = answer
+        return _checked(RowAnswer(text, _checked(Usage(*usage)), cost, error, kind))
+    except (TypeError, ValueError):
+        raise FatalError(MALFORMED) from None
+
+
+def _numbered(answer: Any) -> tuple[int, RowAnswer]:
+    match answer:
+        case [int() as number, *rest]:
+            return number, decoded(rest)
+    raise FatalError(MALFORMED)
 
 
 def _report(data: dict[str, Any]) -> Report:
-    stated = {name: data.get(name) and Stated(**data[name]) for name in ("requests", "tokens")}
-    return Report(**{**data, **stated})
+    try:
+        stated = {
+            name: data.get(name) and _checked(Stated(**data[name]))
+            for name in ("requests", "tokens")
+        }
+        return _checked(Report(**{**data, **stated}))
+    except TypeError:
+        raise FatalError(MALFORMED) from None
+
+
+def _checked(part: Part) -> Part:
+    """Return a part of a message whose fields have their types, and whose numbers are bounded.
+
+    Raises:
+        FatalError: it is another one.
+    """
+    values = (getattr(part, each.name) for each in fields(part))
+    numbers = (each for each in values if isinstance(each, (int, float)))
+    if is_typed(part) and all(0 <= each <= MOST_NUMBER for each in numbers):
+        return part
+    raise FatalError(MALFORMED)

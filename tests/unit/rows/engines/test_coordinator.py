@@ -1,19 +1,25 @@
 """The coordinator of a map, and what it and a worker say to each other."""
 
 import asyncio
+import json
+import os
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_magics._version import __version__
+from agent_magics.protocol.codec import is_typed
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import Usage, UserMessage
 from agent_magics.rows.asking import RowAnswer, RowQuestion, Terms
-from agent_magics.rows.engines.coordinator import MOST_LOST, Coordinator, decoded
+from agent_magics.rows.engines.coordinator import MOST_LOST, Coordinator, Worker, decoded
 from agent_magics.rows.engines.link import Link
 from agent_magics.rows.engines.worker import GROUP, Assignment, ModelSource, encoded
-from agent_magics.rows.remote.limits import Allowance
+from agent_magics.rows.remote.limits import Allowance, Report, SharedLimits, Stated
 
 TERMS = Terms("gpt-4o-mini")
 PACE = (0, 50, "")
@@ -28,6 +34,13 @@ class NoLimits:
     async def share(self, report):
         self.reports.append(report)
         return Allowance(7, 0.5)
+
+
+class NoLink:
+    """Half a connection: takes what is sent."""
+
+    def send(self, *message):
+        json.dumps(message, default=str)
 
 
 class Local:
@@ -194,6 +207,67 @@ def test_one_worker_that_cannot_ask_ends_nothing_while_another_can():
         able.send("answers", [(n, *encoded(RowAnswer(said))) for n, said in rest], PACE)
         assert {each.error for each in await asyncio.gather(*asks)} == {None}
         await able.end()
+
+    run(play)
+
+
+ANSWER = encoded(RowAnswer("said"))
+HOSTILE = (None, True, -1, 1e400, float("nan"), 10**30, "x", [], {}, [[]], {"a": 1})
+
+
+def changed(message):
+    """Yield copies of a message with each part, at any depth, as something else."""
+    yield from HOSTILE
+    if isinstance(message, list | tuple):
+        for at, part in enumerate(message):
+            for other in changed(part):
+                yield [*message[:at], other, *message[at + 1 :]]
+    if isinstance(message, dict):
+        for name, part in message.items():
+            for other in changed(part):
+                yield {**message, name: other}
+
+
+REPORT = asdict(Report(requests=Stated(10.0, 5.0)))
+SENT = [["answers", [[1, *ANSWER]], list(PACE)], ["limits", REPORT], ["failed", "x"], ["other"]]
+
+
+def test_a_worker_can_send_anything():
+    """It is answered as before, or its connection ends and its questions wait for another."""
+
+    async def play(coordinator, engine):
+        coordinator._limits = SharedLimits(Path(os.devnull))
+        for message in (each for sent in SENT for each in changed(sent)):
+            worker = Worker(link=NoLink())
+            coordinator._workers, coordinator._failure = [worker], None
+            asked = asyncio.ensure_future(coordinator.ask(question(1)))
+            await asyncio.sleep(0)
+            with suppress(FatalError):
+                await coordinator._hear(worker, message if isinstance(message, list) else [message])
+            coordinator._deal()
+            pace = coordinator.pace()
+            assert 0 <= pace.in_flight + pace.allowed < 1e13 and isinstance(pace.limit, str)
+            asked.cancel()
+            with suppress(asyncio.CancelledError, FatalError):
+                answer = await asked
+                assert is_typed(answer)
+            coordinator._workers.clear()
+
+    run(play)
+
+
+def test_a_worker_answers_only_what_it_was_given():
+    async def play(coordinator, engine):
+        given, other = Worker(link=NoLink()), Worker(link=NoLink())
+        coordinator._workers = [given]
+        asked = asyncio.ensure_future(coordinator.ask(question(1)))
+        await asyncio.sleep(0)
+        coordinator._deal()
+        await coordinator._hear(other, ["answers", [[1, *encoded(RowAnswer("forged"))]], PACE])
+        assert not asked.done()
+        await coordinator._hear(given, ["answers", [[1, *ANSWER]], PACE])
+        assert (await asked).text == "said"
+        coordinator._workers.clear()
 
     run(play)
 
