@@ -34,10 +34,23 @@ def real_path(path: str | os.PathLike[str]) -> str:
     """
     for _ in range(_MOST_TRIES):
         try:
-            return os.path.realpath(path)
+            return _opened_place(path) or os.path.realpath(path)
         except OSError:
             continue
     raise PathChanged(errno.ELOOP, "changes while it is looked at", os.fspath(path))
+
+
+def _opened_place(path: str | os.PathLike[str]) -> str:
+    """Return where the system finds `path`, which takes it one look; "" where it does not say."""
+    if not hasattr(os, "O_PATH"):
+        return ""
+    try:
+        with closing_descriptor(os.open(path, os.O_PATH | os.O_CLOEXEC)) as descriptor:
+            place = os.readlink(f"/proc/self/fd/{descriptor}")
+    except OSError:  # it is missing, or only a part of it may be looked up
+        return ""
+    # Otherwise it has no place: a pipe, or what was removed meanwhile.
+    return place if place.startswith("/") and not place.endswith(" (deleted)") else ""
 
 
 @contextmanager

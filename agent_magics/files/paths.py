@@ -293,7 +293,8 @@ def write_kind(
         if _folded(part) in _NEVER_WRITTEN_BELOW:
             return False, f"protected: {_NEVER_WRITTEN_BELOW[_folded(part)]}"
     for name, why in _NEVER_WRITTEN_BELOW.items():  # this name may be a link to another one
-        if any(real.is_relative_to(_real(root / name)) for root in roots):
+        named = (f"{place}/{name}" for place in places)
+        if any(real.is_relative_to(_real(each)) for each in named if os.path.islink(each)):
             return False, f"protected: {why}"
     denied = is_denied_read(path, roots) or what_runs_later(str(real), places)
     return (False, f"protected: {denied}") if denied else (True, "")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_magics.files.beneath import PathChanged, folder_of, open_file, open_folder
+from agent_magics.files.beneath import PathChanged, folder_of, open_file, open_folder, real_path
 from tests.support import forks
 from tests.support.users import ME, USER, become
 
@@ -94,3 +94,47 @@ def test_a_folder_that_may_be_entered_but_not_listed():
         os.chmod(top, 0o711 if USER != ME else 0o311)
         assert forks.call(look) == b"x"
         os.chmod(top, 0o711)
+
+
+# -- where a path leads ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(".", "a/b/file", "a/b/none", "none/x", "a/../a/b", "a/b/file/..", "a/b/file/x", ""),
+        *("link", "link/b/name", "link/..", "link/b/none", "a/b/name", "loop", "loop/x", "gone"),
+        *(
+            "out/b",
+            "a/b/pipe",
+            "x (deleted)",
+            "closed/inside",
+            "a" * 300,
+            "/",
+            "//etc",
+            "/proc/self",
+        ),
+        *("/proc/self/cwd", "/proc/self/exe", "/dev/fd/{pipe}", "/dev/fd/{removed}", "/dev/null"),
+    ],
+)
+def test_a_path_leads_where_realpath_says(path, tree, monkeypatch):
+    (tree / "loop").symlink_to("loop")
+    (tree / "gone").symlink_to("a/none")
+    (tree / "out").symlink_to(tree / "link")
+    os.mkfifo(tree / "a/b/pipe")
+    (tree / "x (deleted)").write_text("")
+    (tree / "closed/inside").mkdir(parents=True)
+    (tree / "removed").write_text("")
+    monkeypatch.chdir(tree)
+    reading, writing = os.pipe()
+    removed = os.open(tree / "removed", os.O_RDONLY)
+    (tree / "removed").unlink()
+    (tree / "closed").chmod(0)
+    try:
+        path = path.format(pipe=reading, removed=removed)
+        assert real_path(path) == os.path.realpath(path)
+        assert real_path(Path(path)) == os.path.realpath(Path(path))
+    finally:
+        (tree / "closed").chmod(0o700)
+        for descriptor in (reading, writing, removed):
+            os.close(descriptor)
