@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from agent_magics.files.beneath import real_path
+
 REPOSITORY, _PYPROJECT = ".git", "pyproject.toml"
 _MARKS = (REPOSITORY, _PYPROJECT)
 
@@ -25,7 +27,7 @@ def folders_down(workspace: Path, marks: Sequence[str] = _MARKS) -> list[Path]:
         workspace: the workspace.
         marks: what a root has, the strongest first.
     """
-    upwards = _upwards(os.path.realpath(workspace))
+    upwards = _upwards(real_path(workspace))
     for name in marks:
         for place, folder in enumerate(upwards):
             if os.path.lexists(f"{folder}/{name}"):

@@ -16,6 +16,7 @@ from pathlib import Path
 from agent_magics.approval.commands.danger import danger_in_text, danger_of
 from agent_magics.approval.commands.place import CommandPlace, TooLongToJudge
 from agent_magics.approval.commands.safe import only_reads
+from agent_magics.files.beneath import real_path
 
 _MOST_WORDS = 10_000  # limit for searching an overlong command line
 
@@ -83,5 +84,5 @@ def place_of(
     arguments.
     """
     bases = tuple(os.path.abspath(root) for root in roots) or (os.getcwd(),)
-    known = tuple(dict.fromkeys((*bases, *(os.path.realpath(base) for base in bases))))
+    known = tuple(dict.fromkeys((*bases, *(real_path(base) for base in bases))))
     return CommandPlace((os.path.abspath(cwd or bases[0]),), known, denied, confined=confined)

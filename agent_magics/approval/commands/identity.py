@@ -19,6 +19,7 @@ from agent_magics.approval.commands.destructive import expanded
 from agent_magics.approval.commands.place import Effort, TooLongToJudge, is_below
 from agent_magics.approval.commands.script import commands_of, is_shell
 from agent_magics.approval.commands.words import program_of
+from agent_magics.files.beneath import real_path
 from agent_magics.files.plain_files import stamp_of
 
 _INTERPRETER = re.compile(
@@ -76,7 +77,7 @@ def names_a_link(argv: Sequence[str], cwd: str, writable: Sequence[str]) -> bool
 def _is_through_link(path: str, writable: Sequence[str]) -> bool:
     plain = os.path.normpath(path)
     try:
-        return is_below(plain, writable) and os.path.realpath(path) != plain
+        return is_below(plain, writable) and real_path(path) != plain
     except ValueError:  # no path has such a name
         return False
 
@@ -187,7 +188,7 @@ def _identity(path: str, writable: Sequence[str] = ()) -> object:
         writable: folders whose files are identified by content; empty means all folders.
     """
     try:
-        real = os.path.realpath(path)
+        real = real_path(path)
         found = os.stat(real)
     except (OSError, ValueError):
         return None

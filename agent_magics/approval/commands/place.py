@@ -4,6 +4,8 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from agent_magics.files.beneath import real_path
+
 # At most about 4 us each; enough for an ordinary script of some 8,000 characters.
 MOST_STEPS = 4_000
 
@@ -70,7 +72,7 @@ class CommandPlace:
         """
         joined = [os.path.join(folder, word) for folder in self.folders]
         self.effort.spend(sum(5 + 2 * path.count("/") for path in joined))
-        return {os.path.realpath(path) for path in joined}
+        return {real_path(path) for path in joined}
 
     def is_denied(self, operand: str) -> bool:
         """Tell whether the model may not read what `operand` names."""

@@ -32,6 +32,7 @@ from agent_magics.approval.commands.script import commands_of, is_shell
 from agent_magics.approval.rules import ProposedRule
 from agent_magics.dispatch.context import ToolContext, status_of
 from agent_magics.exec.launcher_client import current_tier
+from agent_magics.files.beneath import real_path
 from agent_magics.files.paths import resolve_path, shown_path
 from agent_magics.protocol.config import SandboxPolicy
 from agent_magics.protocol.errors import RespondToModel
@@ -135,7 +136,7 @@ def _forbidden_reads(command: Sequence[str], cwd: Path, ctx: ToolContext) -> Ite
     pieces = dict.fromkeys(islice(_WORD.findall(" ".join(command)), _MOST_WORDS))
     paths = dict.fromkeys(os.path.normpath(os.path.join(cwd, piece)) for piece in pieces)
     named = [path for path in paths if os.path.exists(path)]
-    status_of(ctx).reads = tuple(map(os.path.realpath, named))
+    status_of(ctx).reads = tuple(map(real_path, named))
     judge = judge_of(ctx)
     for path in dict.fromkeys((*named, *ctx.reads)):
         if judge.is_withheld(path):
@@ -251,7 +252,7 @@ class _Assessment:
 
     def _target(self) -> str:
         target = shlex.join(self._command)
-        if self._cwd != Path(os.path.realpath(self._ctx.cwd)):
+        if self._cwd != Path(real_path(self._ctx.cwd)):
             target += f" (in {self._cwd})"
         return target
 
@@ -279,7 +280,7 @@ class _Assessment:
 
     @cached_property
     def _writable(self) -> list[str]:
-        return [os.path.realpath(root) for root in self._ctx.config.roots]
+        return [real_path(root) for root in self._ctx.config.roots]
 
     # -- what is known to be safe -----------------------------------------------------------------
 
@@ -365,8 +366,8 @@ def _is_found_outside(roots: Sequence[str], program: str, search: str) -> bool:
             return False
         if found := find_program(program, folder):
             # The link's own path, too: a link in the workspace can give a program another's name.
-            link = os.path.join(os.path.realpath(os.path.dirname(found)), os.path.basename(found))
-            return not any(is_below(path, roots) for path in (link, os.path.realpath(found)))
+            link = os.path.join(real_path(os.path.dirname(found)), os.path.basename(found))
+            return not any(is_below(path, roots) for path in (link, real_path(found)))
     return False
 
 
@@ -375,6 +376,6 @@ def _denied_from(cwd: Path, judge: ReadJudge) -> Callable[[str], bool]:
 
     def denied(operand: str) -> bool:
         path = os.path.join(cwd, operand)
-        return any(map(judge, {os.path.realpath(path), os.path.normpath(path)}))
+        return any(map(judge, {real_path(path), os.path.normpath(path)}))
 
     return denied
