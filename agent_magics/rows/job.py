@@ -17,7 +17,7 @@ from agent_magics.protocol.errors import FatalError, RespondToModel, error_text
 from agent_magics.protocol.items import AssistantMessage, Content, UserMessage
 from agent_magics.rows.asking import Asker, RowAnswer, RowPlace, RowQuestion, Terms
 from agent_magics.rows.budgets import CHOICES, GO_ON, Budgets, Quote, quote_of
-from agent_magics.rows.outcomes import NOT_ASKED, Outcome, Plain, Sink
+from agent_magics.rows.outcomes import Outcome, Plain, Sink, not_asked
 from agent_magics.rows.progress import Progress
 from agent_magics.rows.prompts import BadRow, Prompt
 from agent_magics.rows.store import AnswerStore, Kept, Stored
@@ -354,9 +354,7 @@ class Job:
         assert worker is not None  # this is a coroutine
         while (asked := await self._queue.get()) is not None:
             if not await self._may_ask():
-                self._settle(
-                    asked.key, Outcome(None, NOT_ASKED.format(reason=self.stopped)), "not asked"
-                )
+                self._leave(asked.key)
                 continue
             progress.in_flight += 1
             answer, checked = await self._ask_in_time(worker, asked)
@@ -379,7 +377,7 @@ class Job:
             if cancelled.args != (GIVEN_UP,):
                 raise
             worker.uncancel()
-            return RowAnswer(error=f"{GIVEN_UP}: {self.stopped}", kind="not asked"), b""
+            return RowAnswer(error=f"{GIVEN_UP}: {self.stopped}", kind=GIVEN_UP), b""
         finally:
             self._asking.discard(worker)
 
@@ -463,6 +461,15 @@ class Job:
         if error is not None:
             self.stop(NOT_KEPT.format(error=error))
         self._settle(key, Outcome(stored.answer, None, stored.tokens, stored.cost))
+
+    def _leave(self, key: bytes) -> None:
+        """Leave the rows of a question unasked, since the map has ended."""
+        outcome = not_asked(self.stopped)
+        for position in self._pending.pop(key):
+            self.progress.unasked += 1
+            self._sink.put(position, outcome)
+        if not self._pending:
+            self._settled.set()
 
     # -- handing on --------------------------------------------------------------------------------
 

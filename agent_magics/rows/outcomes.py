@@ -76,6 +76,11 @@ class Sink(Protocol):
 NOT_ASKED = "not asked: {reason}"
 
 
+def not_asked(reason: str) -> Outcome:
+    """Return the outcome of a row that a map, which ended for this reason, did not come to."""
+    return Outcome(None, NOT_ASKED.format(reason=reason))
+
+
 def values_of(columns: Sequence[Column], outcomes: Iterable[Plain]) -> dict[str, list[Any]]:
     """Return the columns of some rows: of their answers, then error, tokens and cost."""
     listed = list(outcomes)
@@ -102,7 +107,7 @@ class Collected:
 
     async def close(self, stopped: str) -> None:
         """See `Sink.close`."""
-        missing = Outcome(None, NOT_ASKED.format(reason=stopped))[:]
+        missing = not_asked(stopped)[:]
         self.outcomes = [each or missing for each in self.outcomes]
 
     def failed(self) -> list[int]:

@@ -25,6 +25,7 @@ class Progress:
         failed: rows with an error.
         kept: rows whose answer an earlier call had paid for.
         repeated: rows that ask the same as another row of this call.
+        unasked: rows that were read and not asked, since the map ended.
         asked: questions that were answered or given up.
         answered: questions with an answer.
         in_flight: questions that wait for their answer.
@@ -40,6 +41,7 @@ class Progress:
     failed: int = 0
     kept: int = 0
     repeated: int = 0
+    unasked: int = 0
     asked: int = 0
     answered: int = 0
     in_flight: int = 0
@@ -59,6 +61,11 @@ class Progress:
     def tokens(self) -> int:
         """The tokens that this call took, input and output."""
         return self.usage.input_tokens + self.usage.output_tokens
+
+    @property
+    def rows(self) -> int:
+        """The number of rows, as far as it is known."""
+        return self.done + self.unasked if self.total is None else self.total
 
     @property
     def seconds(self) -> float:
@@ -87,7 +94,9 @@ class Progress:
         """Return these counts joined with those of a second map over the rows that failed."""
         return replace(
             self,
+            done=self.done - self.failed + retried.done,
             failed=retried.failed,
+            unasked=retried.unasked,
             errors=retried.errors,
             asked=self.asked + retried.asked,
             answered=self.answered + retried.answered,

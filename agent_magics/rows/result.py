@@ -101,10 +101,11 @@ class MapResult:
     def report(self) -> str:
         """Return a summary of the map in a few lines of text."""
         progress = self.progress
-        rows = progress.total or progress.done
+        unasked = progress.rows - progress.done
+        not_asked = f", {unasked:,} were not asked" if unasked else ""
         lines = [
-            f"{progress.done - progress.failed:,} of {rows:,} rows have an answer{self._whence()}; "
-            f"{progress.failed:,} failed.",
+            f"{progress.done - progress.failed:,} of {progress.rows:,} rows have an answer"
+            f"{self._whence()}; {progress.failed:,} failed{not_asked}.",
             f"{progress.tokens:,} tokens, {_money(self.cost)}, in {duration(progress.seconds)} "
             f"({progress.rate:,.0f} rows a second).",
         ]

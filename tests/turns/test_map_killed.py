@@ -1,16 +1,20 @@
 """A map that is killed at any moment: what was answered is not asked again, no row is lost."""
 
+import json
 import random
 import signal
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 
 import pytest
 
 from agent_magics import Agent
+from tests.support.models.batch_server import BatchServer
 from tests.support.models.row_server import RowServer
+from tests.support.rows.clusters import cluster
 from tests.support.rows.watchers import wait_until
 
 MAP = """
@@ -19,8 +23,14 @@ from agent_magics import Agent
 
 agent = Agent("gpt-4o-mini", base_url=sys.argv[1], api_key="sk-map-0123456789abcdefghij")
 rows = [f"row {number}" for number in range(int(sys.argv[3]))]
-agent.map_sync("{{text}}", rows, ask_above=None, cache=sys.argv[2], concurrency=20)
+options = {"batch": True} if sys.argv[4:] == ["batch"] else {}
+if sys.argv[4:] and not options:
+    from dask.distributed import Client
+
+    options = {"engine": Client(sys.argv[4])}
+agent.map_sync("{{text}}", rows, ask_above=None, cache=sys.argv[2], concurrency=20, **options)
 """
+KEY = "sk-map-0123456789abcdefghij"
 AT_ONCE = 20
 
 
@@ -36,12 +46,43 @@ def test_a_map_is_killed_at_a_hundred_random_moments(tmp_path):
     check_kills(tmp_path, moments, rows=4000)
 
 
-def check_kills(tmp_path, moments: Sequence[int], rows: int) -> None:
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_a_map_of_a_cluster_is_killed_at_thirty_random_moments(tmp_path, monkeypatch):
+    """Its workers, which live on, end what they ask for a kernel that is gone."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    moments = sorted(random.randrange(1, 2000) for _ in range(30))
+    with cluster() as client:
+        check_kills(tmp_path, moments, 2000, client.scheduler.address)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_a_batch_map_is_killed_at_thirty_random_moments(tmp_path):
+    """No row is in two batches, whether a kill came before or after the provider began one."""
+    cache, texts = tmp_path / "answers.sqlite", [f"row {number}" for number in range(300)]
+    with BatchServer(key=KEY) as server:
+        command = [sys.executable, "-c", MAP, server.base_url, str(cache), "300", "batch"]
+        for _ in range(30):
+            with subprocess.Popen(command) as killed:
+                with suppress(subprocess.TimeoutExpired):
+                    killed.wait(random.uniform(0.2, 4))
+                killed.send_signal(signal.SIGKILL)
+        with Agent("gpt-4o-mini", base_url=server.base_url, api_key=KEY) as agent:
+            done = agent.map_sync("{{text}}", texts, ask_above=None, cache=cache, batch=True)
+        sent = [server.files()[int(each["input_file_id"][5:])] for each in server.batches()]
+        assert not server.log()
+    assert list(done.frame["answer"]) == texts
+    asked = Counter(json.loads(line)["custom_id"] for file in sent for line in file.splitlines())
+    assert set(asked.values()) == {1} and len(asked) == 300
+
+
+def check_kills(tmp_path, moments: Sequence[int], rows: int, *more: str) -> None:
     """Kill a map when so many requests came; then run it to its end, and compare the books."""
     cache, texts = tmp_path / "answers.sqlite", [f"row {number}" for number in range(rows)]
     with RowServer(delay=0.02) as server:
         for moment in moments:
-            command = [sys.executable, "-c", MAP, server.base_url, str(cache), str(rows)]
+            command = [sys.executable, "-c", MAP, server.base_url, str(cache), str(rows), *more]
             with subprocess.Popen(command) as killed:
                 wait_until(
                     lambda moment=moment, killed=killed: (
@@ -49,9 +90,7 @@ def check_kills(tmp_path, moments: Sequence[int], rows: int) -> None:
                     )
                 )
                 killed.send_signal(signal.SIGKILL)
-        with Agent(
-            "gpt-4o-mini", base_url=server.base_url, api_key="sk-map-0123456789abcdefghij"
-        ) as agent:
+        with Agent("gpt-4o-mini", base_url=server.base_url, api_key=KEY) as agent:
             done = agent.map_sync("{{text}}", texts, ask_above=None, cache=cache, concurrency=20)
         wait_until(lambda: all(entry["tokens"] for entry in server.log()))
         asked = Counter(entry["last"] for entry in server.log())

@@ -213,13 +213,14 @@ def error_lines(progress: Progress) -> list[str]:
 def outcome_text(job: Job) -> str:
     """Return how a map ended as Markdown, without what differs between runs, such as times."""
     progress = job.progress
-    rows = progress.total or progress.done
+    rows, unasked = progress.rows, progress.rows - progress.done
     cost = progress.known_cost
     money = "" if cost is None else f", {dollars(cost)}"
     have = "has" if progress.failed == 1 else "have"
     failed = f"; {progress.failed:,} {have} an error" if progress.failed else ""
+    not_asked = f"; {unasked:,} {'was' if unasked == 1 else 'were'} not asked" if unasked else ""
     lines = [
-        f"{progress.done - progress.failed:,} of {rows:,} rows have an answer{failed} "
+        f"{progress.done - progress.failed:,} of {rows:,} rows have an answer{failed}{not_asked} "
         f"({progress.tokens:,} tokens{money})."
     ]
     kinds = progress.kinds().items()

@@ -6,13 +6,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from agent_magics.kernel.completion.mentions import Candidate, complete_mention
+from agent_magics.kernel.completion.mentions import Candidate, complete_column, complete_mention
 from agent_magics.kernel.completion.options import complete_line
 
 # A line of ours up to the cursor; `plan = %agent tools` is one too.
 _LINE = re.compile(r"\s*+(?:[\w, ]++= *+)?(%%?agent\s.*)")
 # The line that makes a cell an agent's: the first one, or below another cell magic such as %%time.
 _PROMPT = re.compile(r"\s*(?:%%(?!agent\b)\w[^\n]*\n)*%%agent(?:[ \t][^\n]*)?\n")
+# In its first lines the variable with the rows that are asked about.
+_MAP = re.compile(r"\s--map[ \t=]+[\"']?(\w+)[\"']?(?=\s)")
 
 
 class Completions(NamedTuple):
@@ -53,6 +55,11 @@ def complete_cell(
         begun, words = complete_line(ours[1], parser, namespace, workspace, agents)
         return Completions(offset - len(begun), tuple(map(Candidate, words)))
     if prompt := _PROMPT.match(before):
-        begun, found = complete_mention(before[prompt.end() :], namespace, hidden, workspace)
+        text = before[prompt.end() :]
+        if " --map" in prompt[0]:  # there braces name columns, and no variables
+            rows = _MAP.search(prompt[0])
+            begun, found = complete_column(text, rows and namespace.get(rows[1]))
+        else:
+            begun, found = complete_mention(text, namespace, hidden, workspace)
         return Completions(offset - len(begun), found)
     return Completions(offset)

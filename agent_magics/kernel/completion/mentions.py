@@ -12,7 +12,7 @@ from time import monotonic
 from typing import NamedTuple
 
 from agent_magics.config_files.places import FOLDER
-from agent_magics.dispatch.results.values import describe_value, kind_of
+from agent_magics.dispatch.results.values import describe_value, kind_of, library_class
 from agent_magics.dispatch.tool import is_tool
 from agent_magics.files.folders import FolderWalk, WalkRights
 from agent_magics.files.paths import read_judge
@@ -22,10 +22,17 @@ from agent_magics.protocol.errors import RespondToModel
 
 _MENTION = re.compile(r"(?:^|(?<=[\s(\[\"'`,;:]))@([^\s@{}()\[\]\"'`]*)\Z")
 _EXPRESSION = re.compile(r"\{\{\s*([^\W\d]\w*)?\Z")
+_COLUMN = re.compile(r"\{\{\s*([^{}\n]*)\Z")
 _COLUMNS = re.compile(r"(?<= columns) \(.*", re.DOTALL)  # the names, which are too long here
 _PROMPT = re.compile(r"\s*(/[\w-]*)\Z")
 # Nothing that a person would show to a model as data.
 _NO_DATA = ("module", "class", "function")
+# Tables that are in memory, and what has the names of their columns.
+_TABLES = {
+    ("pandas", "DataFrame"): "columns",
+    ("polars", "DataFrame"): "columns",
+    ("pyarrow", "Table"): "column_names",
+}
 _MOST_VARIABLES, _MOST_FILES = 100, 50
 _PATIENCE = 0.3  # seconds for the files of a large workspace
 _NO_SIZE = 1 << 62  # bytes below which a description leaves the size out
@@ -65,6 +72,32 @@ def complete_mention(
     if begun := _PROMPT.fullmatch(text):
         return begun[1], tuple(_prompts(begun[1], workspace))
     return "", ()
+
+
+def complete_column(text: str, rows: object) -> tuple[str, tuple[Candidate, ...]]:
+    """Return the begun column at the end of a prompt about rows, and what it may become.
+
+    Args:
+        text: the prompt up to the cursor.
+        rows: a table, or a list of dicts; nothing is offered for what would have to run code.
+    """
+    if begun := _COLUMN.search(text):
+        return begun[1], tuple(_columns(rows, begun[1], "{}"))
+    if begun := _MENTION.search(text):
+        return begun[0], tuple(_columns(rows, begun[1], "{{{{{}}}}}"))
+    return "", ()
+
+
+def _columns(rows: object, begun: str, form: str) -> Iterator[Candidate]:
+    names: Iterable[object] = ()
+    library = library_class(rows)
+    if library in _TABLES:
+        names = list(getattr(rows, _TABLES[library]))
+    elif type(rows) is list and rows and type(rows[0]) is dict:
+        names = list(rows[0])
+    fitting = [name for name in names if type(name) is str and name.startswith(begun)]
+    for name in fitting[:_MOST_VARIABLES]:
+        yield Candidate(form.format(name), "column")
 
 
 def find_variables(

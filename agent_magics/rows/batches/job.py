@@ -229,7 +229,7 @@ class BatchJob(Job):
                 start(self._send(pack))
                 pack = None
             if self.stopped or (pack is None and not await self._may_ask()):
-                self._settle(key, Outcome(None, NOT_ASKED.format(reason=self.stopped)), "not asked")
+                self._leave(key)
                 continue
             try:
                 pack = pack or await self._begin_pack()
@@ -272,7 +272,9 @@ class BatchJob(Job):
         try:
             pack.file.flush()
             if self.stopped:
-                self._give_up_batch(pack.keys, NOT_ASKED.format(reason=self.stopped), "not asked")
+                self.progress.in_flight -= len(pack.keys)
+                for key in pack.keys:
+                    self._leave(key)
                 return
             await asyncio.to_thread(self._ledger.add, sent, pack.keys)
             batch = await self._begin(pack)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_magics.rows.engines.partitions import Partitions
-from agent_magics.rows.outcomes import NOT_ASKED, ROW, Outcome, Parts, Plain, values_of
+from agent_magics.rows.outcomes import ROW, Parts, Plain, not_asked, values_of
 from agent_magics.rows.tables.columns import AnswerColumns, Column
 from agent_magics.rows.tables.folders import PartFiles
 from agent_magics.rows.tables.frames import arrow_table, kinds_of
@@ -68,7 +68,7 @@ def answered(
         outcomes: of its rows; None where they were not read.
         stopped: why rows have none.
     """
-    missing = Outcome(None, NOT_ASKED.format(reason=stopped))
+    missing = not_asked(stopped)
     given = outcomes if outcomes is not None else [None] * len(part)
     values = values_of(columns, (each or missing for each in given))
     return _pandas(arrow_table(kinds_of(columns), values)).set_axis(part.index)

@@ -79,11 +79,19 @@ class AnswerColumns:
                 raise FatalError(TWICE.format(kind=self.output and self.output.name, name=name))
 
     @property
-    def of_type(self) -> tuple[str, ...]:
-        """The columns that only the type writes, and not the model: computed ones, other names."""
-        asked = {column.name for column in _columns_of(self.schema or {})}
-        names = {column.name for column in self.columns} - {ANSWER}
-        return tuple(sorted(names - asked))
+    def of_type(self) -> tuple[tuple[str, str], ...]:
+        """Name and kind of what only the type writes, and not the model.
+
+        These are computed fields, other names, and what serializers make of a value.
+        """
+        if self.output is None:
+            return ()
+        asked = {
+            (ANSWER if self.output.wraps else column.name, column.kind)
+            for column in _columns_of(self.output.schema or {})
+        }
+        written = {(column.name, column.kind) for column in self.columns}
+        return tuple(sorted(written - asked))
 
     @property
     def schema(self) -> Mapping[str, Any] | None:

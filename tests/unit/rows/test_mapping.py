@@ -149,6 +149,14 @@ def test_it_stops_where_nothing_works():
     assert "all failed (The key is wrong.)" in done.stopped
     assert done.frame["error"].notna().all()
     assert "not asked" in done.frame["error"].iloc[-1]
+    # What was not asked is no error of its row, neither in the counts nor in what is reported.
+    progress, asked = done.progress, sum(model.asked.values())
+    assert (progress.done, progress.failed) == (asked, asked)
+    assert "not asked" not in progress.kinds()
+    assert f"0 of 2,000 rows have an answer; {asked} failed, {2000 - asked:,} were not asked." in (
+        done.report()
+    )
+    assert done.retry().progress.rows == 2000
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,6 +42,40 @@ def test_variables_are_offered_with_type_and_shape() -> None:
     ]
     for elsewhere in ("%%agent\nme@sal", "sum(@sal", "x = 1\n%%agent\n@sal"):
         assert not offered(elsewhere, **people)
+
+
+ROWS = {"text": ["a"], "a title": ["b"], "tone": ["c"]}
+LISTED = [{name: values[0] for name, values in ROWS.items()}]
+
+
+@pytest.mark.parametrize(
+    "rows", [pd.DataFrame(ROWS), pl.DataFrame(ROWS), pa.table(ROWS), LISTED], ids=type
+)
+def test_a_cell_over_rows_offers_their_columns(rows: object) -> None:
+    variables = {"df": rows, "tea": 1}
+    for first in (
+        "%%agent --map df",
+        "%%time\n%%agent -m x --map='df' --into y",
+        "%%agent --map  df ",
+    ):
+        assert offered(f"{first}\nIs it {{{{te", **variables) == {
+            f"{first}\nIs it {{{{text": "column"
+        }
+    assert list(offered("%%agent --map df\n{{", **variables)) == [
+        f"%%agent --map df\n{{{{{name}" for name in ROWS
+    ]
+    assert list(offered("%%agent --map df\n{{ a t", **variables)) == [
+        "%%agent --map df\n{{ a title"
+    ]
+    assert list(offered("%%agent --map df\n@t", **variables)) == [
+        f"%%agent --map df\n{{{{{name}}}}}" for name in ("text", "tone")
+    ]
+
+
+def test_a_cell_over_rows_that_are_not_known_offers_no_variables() -> None:
+    frames = {"lazy": pl.LazyFrame(ROWS), "own": LazyFrame(ROWS), "odd": [{1: 2}], "text": "a"}
+    for rows in ("nothing", "lazy", "own", "odd", "text", "data/*.csv", "df[:3]"):
+        assert not offered(f"%%agent --map {rows}\n{{{{t", **frames)
 
 
 class Lazy:

@@ -3,7 +3,9 @@
 import datetime
 import decimal
 import enum
-from typing import Any, Generic, Literal, NewType, TypeVar
+import itertools
+from collections.abc import Callable
+from typing import Annotated, Any, Generic, Literal, NewType, TypeVar
 
 import pandas as pd
 import polars as pl
@@ -13,6 +15,7 @@ from pydantic import (
     BaseModel,
     Field,
     Json,
+    PlainSerializer,
     SecretStr,
     computed_field,
     field_serializer,
@@ -208,8 +211,63 @@ def test_columns_hold_what_the_type_writes(library, name):
 
 
 def test_columns_of_the_type_alone_are_told():
-    assert AnswerColumns(Written).of_type == ("at.city", "at.zip", "year")
-    assert AnswerColumns(Complaint).of_type == AnswerColumns(int).of_type == ()
+    assert [name for name, _ in AnswerColumns(Written).of_type] == [
+        *("at.city", "at.zip", "day", "price", "year")
+    ]
+    for kind in (None, str, int, int | None, list[int], Complaint, Place):
+        assert AnswerColumns(kind).of_type == ()
+
+
+def of_one_field(
+    kind: Any = int, writes: Callable[[Any], Any] | None = None, computes: Any = None
+) -> type[BaseModel]:
+    """Return a type with a field that is asked for as a number, and what it makes of that."""
+
+    class Answer(BaseModel):
+        n: kind
+        if writes:
+            _written = field_serializer("n")(writes)
+        if computes:
+
+            @computed_field(return_type=computes)
+            def half(self):
+                return computes(self.n / 2)
+
+    return Answer
+
+
+def as_text(value: int) -> str:
+    return str(value)
+
+
+def as_float(value: int) -> float:
+    return value
+
+
+def unsaid(value):
+    return value
+
+
+ASKED_ALIKE = [
+    int,
+    Annotated[int, PlainSerializer(as_text)],
+    Annotated[int, PlainSerializer(as_float)],
+    *(of_one_field(writes=writes) for writes in (None, as_text, as_float, unsaid)),
+    *(of_one_field(computes=kind) for kind in (int, str)),
+]
+
+
+@pytest.mark.parametrize(
+    ("one", "two"), [*itertools.combinations(ASKED_ALIKE, 2)], ids=lambda kind: str(kind)[:20]
+)
+def test_types_that_write_other_columns_share_no_answers(one, two):
+    """The model is asked the same, and what was kept of its answer is what the type wrote."""
+    asked = [(columns.schema, columns.of_type) for columns in map(AnswerColumns, (one, two))]
+    assert asked[0] != asked[1]
+
+
+def test_types_that_write_the_same_share_answers():
+    assert AnswerColumns(of_one_field()).of_type == AnswerColumns(of_one_field()).of_type
 
 
 # Type, answers, values in pandas, values in tables that need one type a column.
