@@ -72,10 +72,10 @@ def test_the_list_starts_nothing_and_the_status_starts_all(kernel: Kernel) -> No
     assert shown(kernel, "logs asking").count("asking server at work") == 2
     assert "no MCP server 'other'" in refused(kernel, "restart other")
     assert "no MCP server 'other'" in refused(kernel, "logs other")
-    assert "%agent mcp other is not known; there are: list, add," in refused(kernel, "other")
-    assert "nothing behind it" in refused(kernel, "status now")
-    assert "%agent mcp logs takes: NAME" in refused(kernel, "logs")
-    assert "`%agent mcp trust`" in shown(kernel, "help")
+    assert "%agent mcp takes: nothing, list, add NAME" in refused(kernel, "other")
+    assert "%agent mcp takes: status." in refused(kernel, "status now")
+    assert "%agent mcp takes: logs NAME." in refused(kernel, "logs")
+    assert "`%agent mcp trust [DIGEST]` | Shows the project's files" in shown(kernel, "help")
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_picture_is_shown_and_resources_are_listed(kernel: Kernel) -> None:
     listed = shown(kernel, "read")
     assert "`asking://words`" in listed
     assert "Some \\| words." in listed
-    assert "takes: URI, or SERVER URI" in refused(kernel, "read a b c")
+    assert "takes: read, read URI, read SERVER URI." in refused(kernel, "read a b c")
 
 
 def test_a_prompt_is_text_for_a_cell(kernel: Kernel) -> None:

@@ -65,10 +65,10 @@ def test_people_list_show_edit_delete_and_trust(kernel: Kernel, folder: Path) ->
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("show", "takes: nothing, show TOPIC"),
+        ("show", "takes: show TOPIC"),
         ("show nothing", "There is no note 'nothing'"),
         ("delete ../../x", "There is no note '../../x'"),
-        ("edit", "takes: nothing, show TOPIC"),
+        ("edit", "takes: edit TOPIC"),
         ("trust 0123456789ab", "are not (or no longer) those"),
         ("whatever", "takes: nothing, show TOPIC"),
     ],

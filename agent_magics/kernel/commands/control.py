@@ -22,7 +22,7 @@ from agent_magics.kernel.commands.doctor import examine
 from agent_magics.kernel.commands.live_code import export, show_code
 from agent_magics.kernel.commands.login import describe_key, log_in, log_out
 from agent_magics.kernel.commands.maps import MAPS, maps_text
-from agent_magics.kernel.commands.mcp.control import MCP_WORDS, manage_servers
+from agent_magics.kernel.commands.mcp.control import SERVERS
 from agent_magics.kernel.commands.project.language_servers import LANGUAGE_SERVERS
 from agent_magics.kernel.commands.project.memory import MEMORY
 from agent_magics.kernel.commands.project.overview import PROJECT
@@ -306,7 +306,7 @@ WORDS: dict[str, Command] = {
     "answer": Command(answer, (*DECISIONS, "--unattended")),
     "show": Command(show),
     "recording": RECORDINGS,
-    "mcp": Command(manage_servers, MCP_WORDS),
+    "mcp": SERVERS,
     "lsp": LANGUAGE_SERVERS,
     "serve": Command(serve, SERVE_WORDS),
     "doctor": Command(show_doctor, is_alone=True),

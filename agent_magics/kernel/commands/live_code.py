@@ -1,7 +1,6 @@
 """Shows the model's live code, exports it as cells, and undoes its changes of variables."""
 
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,9 +9,7 @@ from agent_magics.kernel.live.namespace import RanCode
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.errors import FatalError
-from agent_magics.render.markdown import code_span
-
-_FENCES = re.compile(r"`{3,}")
+from agent_magics.render.markdown import code_span, fenced
 
 
 def codes_of(notebook: NotebookAgents, name: str) -> list[RanCode]:
@@ -75,8 +72,7 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _shown(ran: RanCode) -> str:
-    note = _note(ran)
-    return f"{note}\n\n{_fenced(ran.code)}" if note else _fenced(ran.code)
+    return "\n\n".join(filter(None, (_note(ran), fenced(ran.code.rstrip(), "python"))))
 
 
 def _note(ran: RanCode) -> str:
@@ -85,11 +81,6 @@ def _note(ran: RanCode) -> str:
         return ""
     copies = f", with copies of {_names(ran.copied)}" if ran.copied else ""
     return f"*In scratch{copies}:*"
-
-
-def _fenced(code: str) -> str:
-    fence = "`" * max([3, *(len(found) + 1 for found in _FENCES.findall(code))])
-    return f"{fence}python\n{code.rstrip()}\n{fence}"
 
 
 def _notebook_of(codes: Sequence[RanCode]) -> dict[str, Any]:

@@ -64,11 +64,18 @@ class Forms:
         parts = (part for part in " ".join(self._forms).split() if part.islower())
         return list(dict.fromkeys(word for part in parts for word in part.strip("[]").split("|")))
 
-    @property
-    def usage(self) -> str:
-        """The sentence that lists the forms."""
-        forms = ", ".join(form or "nothing" for form in self._forms)
+    def usage(self, word: str = "") -> str:
+        """Return the sentence that lists the forms, or those alone that begin with a word."""
+        of_word = [form for form in self._forms if word and form.split()[:1] == [word]]
+        forms = ", ".join(form or "nothing" for form in of_word or self._forms)
         return f"{self._line} takes: {forms}{self._note}."
+
+    @property
+    def help(self) -> str:
+        """The forms, each with the first line of what its function says of itself."""
+        return help_table(
+            self._line, ((form, first_line(act)) for form, act in self._forms.items())
+        )
 
     def run(self, arguments: Sequence[str], *context: Any) -> Any:
         """Run the function of the first form that fits.
@@ -80,7 +87,7 @@ class Forms:
             values = _values(form, arguments)
             if values is not None:
                 return act(*context, *values)
-        raise FatalError(self.usage)
+        raise FatalError(self.usage(*arguments[:1]))
 
     def command(self, text: str) -> Command:
         """Return the command whose functions get the notebook, and the values."""

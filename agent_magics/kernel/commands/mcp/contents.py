@@ -8,10 +8,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent_magics.app import Agent
-from agent_magics.kernel.commands.mcp.waiting import wait_for
+from agent_magics.kernel.commands.mcp.waiting import manager_of, wait_for
 from agent_magics.kernel.commands.table import table
 from agent_magics.kernel.commands.words import Returned
+from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.mcp.client.manager import McpConnectionManager
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.items import Content, text_of
@@ -28,26 +28,26 @@ _IMAGES = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/
 # -- resources -------------------------------------------------------------------------------------
 
 
-def resource_of(
-    agent: Agent, manager: McpConnectionManager, words: Sequence[str]
-) -> str | Returned:
-    """Return the value of ``%agent mcp read``, or a list as Markdown.
+def list_resources(notebook: NotebookAgents) -> str:
+    """Lists the resources of all servers."""
+    agent, manager = notebook.agent_named(), manager_of(notebook)
+    manager.start()
+    return str(wait_for(agent, _list_resources(manager)))
+
+
+def read_resource(notebook: NotebookAgents, *place: str) -> Returned:
+    """Returns a resource as a Python value.
 
     Args:
-        agent: the agent whose servers are read.
-        manager: its connections.
-        words: a URI, or a server and a URI; none lists the resources.
+        notebook: the agents.
+        place: a URI, or a server and a URI.
 
     Raises:
         FatalError: it cannot be read, or several servers may have it.
     """
+    agent, manager = notebook.agent_named(), manager_of(notebook)
     manager.start()
-    if not words:
-        return str(wait_for(agent, _list_resources(manager)))
-    if len(words) > 2:
-        raise FatalError("%agent mcp read takes: URI, or SERVER URI.")
-    server = words[0] if len(words) == 2 else ""
-    contents = wait_for(agent, _read(manager, server, words[-1]))
+    contents = wait_for(agent, _read(manager, "".join(place[:-1]), place[-1]))
     values = [value_of(each) for each in contents]
     return Returned(values[0] if len(values) == 1 else values)
 
@@ -166,22 +166,28 @@ class PromptText(str):
         return fenced(str(self))
 
 
-def prompt_of(agent: Agent, manager: McpConnectionManager, words: Sequence[str]) -> str | Returned:
-    """Return the value of ``%agent mcp prompt``, or a list as Markdown.
+def list_prompts(notebook: NotebookAgents) -> str:
+    """Lists the prompts of all servers."""
+    agent, manager = notebook.agent_named(), manager_of(notebook)
+    manager.start()
+    return str(wait_for(agent, _list_prompts(manager)))
+
+
+def get_prompt(notebook: NotebookAgents, name: str, *words: str) -> Returned:
+    """Returns a server's prompt as text, for {{...}}.
 
     Args:
-        agent: the agent whose servers are read.
-        manager: its connections.
-        words: a prompt's name (or SERVER/NAME) and its arguments as key=value; none lists them.
+        notebook: the agents.
+        name: of the prompt, or SERVER/NAME.
+        words: its arguments as key=value.
 
     Raises:
         FatalError: there is no such prompt, or its arguments do not fit.
     """
+    agent, manager = notebook.agent_named(), manager_of(notebook)
     manager.start()
-    if not words:
-        return str(wait_for(agent, _list_prompts(manager)))
-    arguments = dict(_argument(word) for word in words[1:])
-    messages = wait_for(agent, _get_prompt(manager, words[0], arguments))
+    arguments = dict(map(_argument, words))
+    messages = wait_for(agent, _get_prompt(manager, name, arguments))
     return Returned(PromptText(prompt_text(messages)))
 
 

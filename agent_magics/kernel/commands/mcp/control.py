@@ -1,65 +1,47 @@
 """``%agent mcp``: lists, starts, changes and reads the MCP servers, one function a word."""
 
 import asyncio
-import os
-import re
 import uuid
-from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from urllib.parse import urlsplit
 
-from agent_magics.app import Agent
 from agent_magics.dispatch.catalog.offer import estimated_tokens
 from agent_magics.kernel.cell.publishing import CellPublisher, is_watched, text_bundle
-from agent_magics.kernel.commands.mcp.contents import prompt_of, resource_of
+from agent_magics.kernel.commands.mcp.contents import (
+    get_prompt,
+    list_prompts,
+    list_resources,
+    read_resource,
+)
 from agent_magics.kernel.commands.mcp.files import (
     add_server,
+    how_reached,
     remove_server,
     switch_server,
     trust_servers,
 )
-from agent_magics.kernel.commands.mcp.waiting import wait_for
+from agent_magics.kernel.commands.mcp.waiting import manager_of, server_of, wait_for
 from agent_magics.kernel.commands.table import table
-from agent_magics.kernel.commands.words import Returned, first_line, help_table
+from agent_magics.kernel.commands.words import Forms
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.mcp.client.manager import McpConnectionManager
-from agent_magics.mcp.client.server import McpServer
 from agent_magics.mcp.config.sources import read_mcp_config
-from agent_magics.protocol.brief import meant
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.mcp import McpServerConfig, McpServerState, McpStatus
-from agent_magics.protocol.secrets import KEY_LIKE, SECRET_NAME
 from agent_magics.protocol.tools import FunctionToolSpec
 from agent_magics.render.markdown import code_span, fenced
 from agent_magics.render.sources import harmless_url
 from agent_magics.render.visible import show_shortened
 
-_LONGEST_COMMAND, _LONGEST_LOG = 200, 20_000
-_SHORTEST_SECRET = 8  # of a variable's value; shorter ones occur by chance
-_HIDDEN = "…"
-_NAMED_VALUE = re.compile(r"([^=:]*[=:]).+", re.S)  # `API_KEY=X`, `Authorization: X`
-_PASSWORD = re.compile(r"(://[^\s/:@]*:)[^\s/@]+@")  # of an address, such as a database's
-
-
-def manage_servers(notebook: NotebookAgents, arguments: Sequence[str]) -> str | Returned:
-    """Manage MCP servers: ``list``, ``add``, ``status``, ``read URI``; see ``mcp help``.
-
-    Raises:
-        FatalError: the words do not fit, or a server refuses.
-    """
-    word, *rest = arguments or ["list"]
-    action = MCP_WORDS.get(word)
-    if action is None:
-        raise FatalError(f"%agent mcp {word} is not known; {meant(word, MCP_WORDS)}")
-    return action(notebook, notebook.agent_named(), rest)
+_LONGEST_LOG = 20_000
 
 
 # -- what there is ---------------------------------------------------------------------------------
 
 
-def _list(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> str:
+def _list(notebook: NotebookAgents) -> str:
     """The servers, where each is named, and how it is reached; starts nothing."""
-    _no_words("list", words)
+    agent = notebook.agent_named()
     config = read_mcp_config(agent.config.cwd, notebook.settings.mcp_servers)
     manager = agent.mcp
     states = {} if manager is None else {one.config.name: one for one in manager.states()}
@@ -86,42 +68,11 @@ def _status_of(server: McpServerConfig) -> str:
     return str(McpStatus.STOPPED if server.enabled else McpStatus.DISABLED)
 
 
-def how_reached(server: McpServerConfig, manager: McpConnectionManager | None = None) -> str:
-    """Return a server's command line or address, with secrets redacted."""
-    if server.url is None:
-        line = " ".join([server.command or "", *_shown_args(server.args)])
-    else:
-        parts = urlsplit(server.url)  # without the query, which may hold keys
-        line = f"{parts.scheme}://{parts.netloc}{parts.path}"
-    for secret in (*(manager.secrets() if manager else ()), *_secret_variables()):
-        line = line.replace(secret, _HIDDEN)
-    return show_shortened(_PASSWORD.sub(rf"\1{_HIDDEN}@", line), _LONGEST_COMMAND)
-
-
-def _shown_args(args: Sequence[str]) -> Iterator[str]:
-    hides_next = False
-    for word in args:
-        named = _NAMED_VALUE.fullmatch(word)
-        if named and SECRET_NAME.search(named[1]):
-            yield f"{named[1]}{_HIDDEN}"
-        else:
-            yield _HIDDEN if hides_next or KEY_LIKE.match(word) else word
-        # `--token X`: the next word is the secret.
-        hides_next = not named and word.startswith("-") and bool(SECRET_NAME.search(word))
-
-
-def _secret_variables() -> list[str]:
-    """Return values of secret environment variables, which ``${API_KEY}`` may have inserted."""
-    named = (value for name, value in os.environ.items() if SECRET_NAME.search(name))
-    return [value for value in named if len(value) >= _SHORTEST_SECRET]
-
-
-def _status(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> str:
+def _status(notebook: NotebookAgents) -> str:
     """Starts the servers that are enabled, waits for them, and says how they are."""
-    _no_words("status", words)
-    manager = _manager(agent)
+    manager = manager_of(notebook)
     manager.start()
-    wait_for(agent, _settled(manager))
+    wait_for(notebook.agent_named(), _settled(manager))
     rows = [_status_row(state) for state in manager.states()]
     return table(("Server", "Status", "Tools", "Tokens", "Restarts", "Message"), rows)
 
@@ -154,10 +105,9 @@ def _status_row(state: McpServerState) -> tuple[str, ...]:
     )
 
 
-def _logs(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> str:
-    """NAME: the last of what a server wrote beside the protocol (its stderr)."""
-    (name,) = _words("logs", words, "NAME")
-    text = _server(agent, name).log.text()
+def _logs(notebook: NotebookAgents, name: str) -> str:
+    """The last of what a server wrote beside the protocol (its stderr)."""
+    text = server_of(notebook, name).log.text()
     if not text:
         return f"MCP server {code_span(name)} has written nothing."
     return fenced(show_shortened(text, _LONGEST_LOG))
@@ -166,50 +116,38 @@ def _logs(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> str:
 # -- what is done ----------------------------------------------------------------------------------
 
 
-def _add(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> str:
-    """NAME -- COMMAND ARGS, or NAME URL: writes a server into your config.toml (--project)."""
-    return add_server(agent.config.cwd, words)
+def _enable(notebook: NotebookAgents, name: str) -> str:
+    """Lets a server start again."""
+    return _switch(notebook, name, on=True)
 
 
-def _remove(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> str:
-    """NAME: takes a server out of the config.toml that names it (--project: of the project)."""
-    return remove_server(agent.config.cwd, words)
+def _disable(notebook: NotebookAgents, name: str) -> str:
+    """Ends a server and does not start it any more."""
+    return _switch(notebook, name, on=False)
 
 
-def _enable(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> str:
-    """NAME: lets a server start again."""
-    return _switch(notebook, agent, words, on=True)
-
-
-def _disable(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> str:
-    """NAME: ends a server and does not start it any more."""
-    return _switch(notebook, agent, words, on=False)
-
-
-def _switch(notebook: NotebookAgents, agent: Agent, words: Sequence[str], *, on: bool) -> str:
-    (name,) = _words("enable" if on else "disable", words, "NAME")
+def _switch(notebook: NotebookAgents, name: str, *, on: bool) -> str:
+    agent = notebook.agent_named()
     kept = switch_server(agent.config.cwd, notebook.settings.mcp_servers, name, on=on)
     if agent.mcp is not None and not kept:  # as the file is now
-        server = _server(agent, name)
+        server = server_of(notebook, name)
         wait_for(agent, server.enable() if on else server.disable())
     done = "enabled" if on else "disabled"
     return f"MCP server {code_span(name)} is {done} {kept or 'for this session'}."
 
 
-def _restart(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> str:
-    """NAME: ends a server and starts it again, also one that ended too often."""
-    (name,) = _words("restart", words, "NAME")
-    server = _server(agent, name)
+def _restart(notebook: NotebookAgents, name: str) -> str:
+    """Ends a server and starts it again, also one that ended too often."""
+    server = server_of(notebook, name)
     if server.standing.status is McpStatus.DISABLED:
         raise FatalError(f"MCP server {name!r} is disabled; %agent mcp enable {name} starts it.")
-    wait_for(agent, server.restart())
-    return _status(notebook, agent, ())
+    wait_for(notebook.agent_named(), server.restart())
+    return _status(notebook)
 
 
-def _login(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> str:
-    """NAME: logs in to a server over HTTP; you open the address that is shown."""
-    (name,) = _words("login", words, "NAME")
-    server = _server(agent, name)
+def _login(notebook: NotebookAgents, name: str) -> str:
+    """Logs in to a server over HTTP; you open the address that is shown."""
+    server = server_of(notebook, name)
     addresses: list[str] = []
     output = _Passing(notebook)
 
@@ -217,7 +155,7 @@ def _login(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> str:
         while addresses:
             output.show(login_text(name, addresses.pop(0)))
 
-    wait_for(agent, server.login(addresses.append), look_up)
+    wait_for(notebook.agent_named(), server.login(addresses.append), look_up)
     output.show(f"You are logged in to MCP server {code_span(name)}.")
     return ""
 
@@ -259,72 +197,45 @@ def login_text(server: str, address: str) -> str:
     )
 
 
-def _logout(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> str:
-    """NAME: forgets the tokens of a login."""
-    (name,) = _words("logout", words, "NAME")
-    wait_for(agent, _server(agent, name).logout())
+def _logout(notebook: NotebookAgents, name: str) -> str:
+    """Forgets the tokens of a login."""
+    wait_for(notebook.agent_named(), server_of(notebook, name).logout())
     return f"The login to MCP server {code_span(name)} is forgotten."
 
 
-def _trust(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> str:
+def _trust(notebook: NotebookAgents, given: str = "") -> str:
     """Shows the project's files that name servers, and trusts them: trust, then trust DIGEST."""
-    return trust_servers(agent.config.cwd, words, how_reached)
+    return trust_servers(notebook.agent_named().config.cwd, given)
 
 
-def _read(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> str | Returned:
-    """[SERVER] URI: returns a resource as a Python value; without words lists them."""
-    return resource_of(agent, _manager(agent), words)
-
-
-def _prompt(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> str | Returned:
-    """NAME key=value: returns a server's prompt as text, for {{...}}; without words lists them."""
-    return prompt_of(agent, _manager(agent), words)
-
-
-def _help(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> str:
+def _help(notebook: NotebookAgents) -> str:
     """These words."""
-    _no_words("help", words)
-    return help_table("%agent mcp", ((word, first_line(MCP_WORDS[word])) for word in MCP_WORDS))
+    return _FORMS.help
 
 
-def _manager(agent: Agent) -> McpConnectionManager:
-    manager = agent.mcp
-    if manager is None:
-        raise FatalError("There are no MCP servers; %agent mcp add NAME -- COMMAND adds one.")
-    return manager
-
-
-def _server(agent: Agent, name: str) -> McpServer:
-    try:
-        return _manager(agent).server(name)
-    except RespondToModel as error:
-        raise FatalError(str(error)) from None
-
-
-def _no_words(word: str, words: Sequence[str]) -> None:
-    if words:
-        raise FatalError(f"%agent mcp {word} takes nothing behind it.")
-
-
-def _words(word: str, words: Sequence[str], *names: str) -> Sequence[str]:
-    if len(words) != len(names):
-        raise FatalError(f"%agent mcp {word} takes: {' '.join(names)}.")
-    return words
-
-
-MCP_WORDS: dict[str, Callable[[NotebookAgents, Agent, Sequence[str]], str | Returned]] = {
-    "list": _list,
-    "add": _add,
-    "remove": _remove,
-    "enable": _enable,
-    "disable": _disable,
-    "restart": _restart,
-    "status": _status,
-    "logs": _logs,
-    "login": _login,
-    "logout": _logout,
-    "trust": _trust,
-    "read": _read,
-    "prompt": _prompt,
-    "help": _help,
-}
+_FORMS = Forms(
+    "%agent mcp",
+    {
+        "": _list,
+        "list": _list,
+        "add NAME ...": add_server,
+        "remove NAME ...": remove_server,
+        "enable NAME": _enable,
+        "disable NAME": _disable,
+        "restart NAME": _restart,
+        "status": _status,
+        "logs NAME": _logs,
+        "login NAME": _login,
+        "logout NAME": _logout,
+        "trust [DIGEST]": _trust,
+        "read": list_resources,
+        "read URI": read_resource,
+        "read SERVER URI": read_resource,
+        "prompt": list_prompts,
+        "prompt NAME [KEY=VALUE] ...": get_prompt,
+        "help": _help,
+    },
+)
+SERVERS = _FORMS.command(
+    "Manage MCP servers: ``list``, ``add``, ``status``, ``read URI``; see ``mcp help``."
+)

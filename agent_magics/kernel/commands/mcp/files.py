@@ -1,21 +1,26 @@
 """``%agent mcp add``, ``remove``, ``enable``, ``disable``, ``trust``: edits configuration files."""
 
+import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from agent_magics.config_files.places import user_config_file
 from agent_magics.config_files.trust import SHOWN_DIGEST
 from agent_magics.kernel.commands.table import table
+from agent_magics.kernel.notebook import NotebookAgents
+from agent_magics.mcp.client.manager import McpConnectionManager
 from agent_magics.mcp.config.edit import McpFile
 from agent_magics.mcp.config.sources import GIVEN, ProjectServers, read_mcp_config, servers_of
 from agent_magics.protocol.brief import meant
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.mcp import McpServerConfig
-from agent_magics.protocol.secrets import SECRET_NAME
+from agent_magics.protocol.secrets import KEY_LIKE, SECRET_NAME
 from agent_magics.render.markdown import code_span
+from agent_magics.render.visible import show_shortened
 
 _USAGE = (
     "%agent mcp add takes: NAME -- COMMAND ARGS..., or NAME URL; before the -- also --project, "
@@ -27,6 +32,44 @@ _OPTIONS = {
     "--bearer-token-env-var": "bearer_token_env_var",
     "--transport": "transport",
 }
+_LONGEST_COMMAND = 200
+_SHORTEST_SECRET = 8  # of a variable's value; shorter ones occur by chance
+_HIDDEN = "…"
+_NAMED_VALUE = re.compile(r"([^=:]*[=:]).+", re.S)  # `API_KEY=X`, `Authorization: X`
+_PASSWORD = re.compile(r"(://[^\s/:@]*:)[^\s/@]+@")  # of an address, such as a database's
+
+
+# -- how it is reached -----------------------------------------------------------------------------
+
+
+def how_reached(server: McpServerConfig, manager: McpConnectionManager | None = None) -> str:
+    """Return a server's command line or address, with secrets redacted."""
+    if server.url is None:
+        line = " ".join([server.command or "", *_shown_args(server.args)])
+    else:
+        parts = urlsplit(server.url)  # without the query, which may hold keys
+        line = f"{parts.scheme}://{parts.netloc}{parts.path}"
+    for secret in (*(manager.secrets() if manager else ()), *_secret_variables()):
+        line = line.replace(secret, _HIDDEN)
+    return show_shortened(_PASSWORD.sub(rf"\1{_HIDDEN}@", line), _LONGEST_COMMAND)
+
+
+def _shown_args(args: Sequence[str]) -> Iterator[str]:
+    hides_next = False
+    for word in args:
+        named = _NAMED_VALUE.fullmatch(word)
+        if named and SECRET_NAME.search(named[1]):
+            yield f"{named[1]}{_HIDDEN}"
+        else:
+            yield _HIDDEN if hides_next or KEY_LIKE.match(word) else word
+        # `--token X`: the next word is the secret.
+        hides_next = not named and word.startswith("-") and bool(SECRET_NAME.search(word))
+
+
+def _secret_variables() -> list[str]:
+    """Return values of secret environment variables, which ``${API_KEY}`` may have inserted."""
+    named = (value for name, value in os.environ.items() if SECRET_NAME.search(name))
+    return [value for value in named if len(value) >= _SHORTEST_SECRET]
 
 
 def _file(folder: Path, *, project: bool) -> McpFile:
@@ -39,18 +82,14 @@ def _file(folder: Path, *, project: bool) -> McpFile:
 # -- add -------------------------------------------------------------------------------------------
 
 
-def add_server(folder: Path, words: Sequence[str]) -> str:
-    """Write a server into a config.toml, and return a sentence about it.
-
-    Args:
-        folder: the workspace.
-        words: the words after ``add``.
+def add_server(notebook: NotebookAgents, *words: str) -> str:
+    """NAME -- COMMAND ARGS, or NAME URL: writes a server into your config.toml (--project).
 
     Raises:
         FatalError: the words do not fit, or the file cannot be written.
     """
     name, settings, project = read_addition(words)
-    file = _file(folder, project=project)
+    file = _file(notebook.agent_named().config.cwd, project=project)
     _written(file, lambda: file.add(name, settings))
     return (
         f"MCP server {code_span(name)} is written to {code_span(str(file.path))} and starts with "
@@ -120,8 +159,8 @@ def _refuse_secret(name: str) -> None:
 # -- remove, enable, disable -----------------------------------------------------------------------
 
 
-def remove_server(folder: Path, words: Sequence[str]) -> str:
-    """Remove a server from the config.toml that names it, and return a sentence about it.
+def remove_server(notebook: NotebookAgents, *words: str) -> str:
+    """Takes a server out of the config.toml that names it (--project: of the project).
 
     Raises:
         FatalError: none names it, or the file cannot be written.
@@ -130,6 +169,7 @@ def remove_server(folder: Path, words: Sequence[str]) -> str:
     if len(names) != 1:
         raise FatalError("%agent mcp remove takes: NAME, and --project.")
     (name,) = names
+    folder = notebook.agent_named().config.cwd
     file = _naming(folder, name, [True] if "--project" in words else [False, True])
     if file is None:
         raise FatalError(f"No config.toml names an MCP server {name!r}; %agent mcp list says more.")
@@ -174,21 +214,12 @@ def _written(file: McpFile, change: Callable[[], None]) -> None:
 # -- trust -----------------------------------------------------------------------------------------
 
 
-def trust_servers(
-    folder: Path, words: Sequence[str], shown: Callable[[McpServerConfig], str]
-) -> str:
+def trust_servers(folder: Path, given: str = "") -> str:
     """Show the project's files that name servers, or trust those of a digest.
-
-    Args:
-        folder: the workspace.
-        words: none, or the beginning of the digest.
-        shown: returns how a server is reached, as text.
 
     Raises:
         FatalError: there are none, or their digest is another one.
     """
-    if len(words) > 1:
-        raise FatalError("%agent mcp trust takes: nothing, or DIGEST.")
     project = ProjectServers(folder)
     files = project.read()
     if not files:
@@ -197,10 +228,10 @@ def trust_servers(
             "there."
         )
     digest = project.digest(files)
-    listed = "\n\n".join(_file_text(path, data, project, shown) for path, data in files)
-    if not words:
+    listed = "\n\n".join(_file_text(path, data, project) for path, data in files)
+    if not given:
         return f"{listed}\n\n{_invitation(project, files, digest)}"
-    project.trust(words[0])
+    project.trust(given)
     return (
         f"{listed}\n\nYou trust these files as they are now; the servers start with the next cell."
     )
@@ -217,15 +248,13 @@ def _invitation(project: ProjectServers, files: Any, digest: str) -> str:
     )
 
 
-def _file_text(
-    path: Path, data: bytes, project: ProjectServers, shown: Callable[[McpServerConfig], str]
-) -> str:
+def _file_text(path: Path, data: bytes, project: ProjectServers) -> str:
     head = f"{code_span(str(path))}, {data.count(bytes([10])) + 1} lines:"
     try:
         servers, left_out = servers_of(path, data, project.folder, None)
     except FatalError as error:
         return f"{head}\n\n{code_span(str(error))}"
-    rows = [(code_span(one.name), code_span(shown(one)), _with(one)) for one in servers]
+    rows = [(code_span(one.name), code_span(how_reached(one)), _with(one)) for one in servers]
     listed = table(("Server", "Reached by", "With"), rows) if rows else "It names no servers."
     return "\n\n".join([head, listed, *map(code_span, left_out)])
 

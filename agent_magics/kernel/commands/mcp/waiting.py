@@ -1,4 +1,4 @@
-"""Waits on the cell's thread for a server, until the person interrupts."""
+"""Finds the MCP servers of the notebook's agent, and waits for servers on the cell's thread."""
 
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, wait
@@ -7,6 +7,9 @@ from typing import Any
 from agent_magics.app import Agent
 from agent_magics.dispatch.person_code import marks_person_code
 from agent_magics.engine.foreground.interrupt import interruptible
+from agent_magics.kernel.notebook import NotebookAgents
+from agent_magics.mcp.client.manager import McpConnectionManager
+from agent_magics.mcp.client.server import McpServer
 from agent_magics.protocol.errors import FatalError, RespondToModel
 
 # Seconds between two looks at what has come meanwhile.
@@ -45,3 +48,27 @@ def _wait(future: "Future[Any]", look_up: Callable[[], None]) -> None:
     while not wait([future], timeout=_BEAT).done:
         look_up()
     look_up()
+
+
+def manager_of(notebook: NotebookAgents) -> McpConnectionManager:
+    """Return the connections of the notebook's agent.
+
+    Raises:
+        FatalError: it has no servers.
+    """
+    manager = notebook.agent_named().mcp
+    if manager is None:
+        raise FatalError("There are no MCP servers; %agent mcp add NAME -- COMMAND adds one.")
+    return manager
+
+
+def server_of(notebook: NotebookAgents, name: str) -> McpServer:
+    """Return a server of the notebook's agent.
+
+    Raises:
+        FatalError: there is none of this name.
+    """
+    try:
+        return manager_of(notebook).server(name)
+    except RespondToModel as error:
+        raise FatalError(str(error)) from None

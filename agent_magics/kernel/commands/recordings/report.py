@@ -42,7 +42,7 @@ def _own(notebook: NotebookAgents) -> Path:
     if path is None and notebook.settings.record:
         return _path(notebook.settings.record)
     if path is None:
-        raise FatalError(f"This notebook plays no recording; name a file. {_FORMS.usage}")
+        raise FatalError(f"This notebook plays no recording; name a file. {_FORMS.usage()}")
     return path
 
 

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from agent_magics.kernel.commands.control import WORDS
-from agent_magics.kernel.commands.mcp.control import MCP_WORDS
+from agent_magics.kernel.commands.mcp.control import SERVERS
 
 ROOT = Path(__file__).parents[4]
 NAMED = re.compile(r"(?<!%)%agent (mcp )?([a-z]+)")
@@ -20,5 +20,5 @@ def test_a_command_that_is_named_is_there() -> None:
         for mcp, word in NAMED.findall(path.read_text("utf-8"))
     }
     assert len(named) > 200
-    there = {"": {*WORDS, *PROSE}, "mcp ": {*MCP_WORDS}}
+    there = {"": {*WORDS, *PROSE}, "mcp ": {*SERVERS.following}}
     assert sorted(each for each in named if each[1] not in there[each[0]]) == []

@@ -7,8 +7,8 @@ import pandas
 import pytest
 
 from agent_magics.kernel.commands.mcp.contents import prompt_text, value_of
-from agent_magics.kernel.commands.mcp.control import how_reached, login_text
-from agent_magics.kernel.commands.mcp.files import read_addition, trust_servers
+from agent_magics.kernel.commands.mcp.control import login_text
+from agent_magics.kernel.commands.mcp.files import how_reached, read_addition, trust_servers
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import InputImage, InputText
 from agent_magics.protocol.mcp import McpContents, McpServerConfig
@@ -122,7 +122,7 @@ def test_trust_shows_what_is_written_and_no_value_of_the_persons(tmp_path, monke
     (project / ".agent_magics/config.toml").write_text(
         '[mcp_servers.c]\ncommand = "c"\napproval_mode = "approve"\ncwd = "sub"\n'
     )
-    said = trust_servers(project, [], how_reached)
+    said = trust_servers(project)
     assert "a value of mine" not in said and "./x.so" not in said
     assert "| `srv ${PLAIN_NAME} ${UNSET:-or this}` | sets `LD_PRELOAD` |" in said
     assert "| `https://a.b/${PLAIN_NAME}` | is sent `X-A` |" in said
