@@ -1,5 +1,6 @@
 """Manages one live connection to a server through the SDK's client; imported late, with the SDK."""
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
@@ -15,7 +16,6 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from agent_magics._version import __version__
 from agent_magics.exec.servers import LogRing
 from agent_magics.mcp.client.calls import Calls
-from agent_magics.mcp.client.change_streams import ChangeStream
 from agent_magics.mcp.client.faults import NO_RESULT, core_of, describe, meaning_of
 from agent_magics.mcp.client.listing_filter import ListingFilter
 from agent_magics.mcp.client.results import contents_of, message_of, prompt_of, resource_of
@@ -56,7 +56,6 @@ class McpLink:
         stale: whether the server has announced changed tools.
         unauthorized: whether the server requires a login.
         ending: how it ended, in a few words; None while it is open.
-        on_updated: called with the URI of a changed resource.
     """
 
     def __init__(
@@ -76,14 +75,12 @@ class McpLink:
         self._transport = self._make_transport()
         self._opened: Client | None = None
         self._calls = Calls(config, around.roots, log)
-        self._changes = ChangeStream(self._log, self._mark_stale, self._on_resource_updated)
         self.tools: dict[str, McpTool] = {}
         self.left_out: dict[str, str] = {}
         self.instructions = self.version = ""
         self.has_resources = self.has_prompts = False
         self.over = self.stale = self.unauthorized = False
         self.ending: str | None = None
-        self.on_updated: Callable[[str], None] = _ignore
 
     # -- for the owner -------------------------------------------------------------------------
 
@@ -118,9 +115,12 @@ class McpLink:
             if isinstance(core, MCPError) and core.code in _NOT_KNOWN:
                 raise HandshakeRefused from None
             raise
-        stack.push_async_callback(self._changes.end)
         self._calls.begin(client)
         self._describe()
+        tools = client.server_capabilities.tools
+        if client.protocol_version in MODERN_PROTOCOL_VERSIONS and tools and tools.list_changed:
+            following = asyncio.create_task(self._follow_changes())
+            stack.push_async_callback(_end_task, following)
 
     async def list_tools(self) -> None:
         """Request all tools, page by page; they replace the known ones.
@@ -196,26 +196,6 @@ class McpLink:
             answer = await self._client.read_resource(uri)
         return tuple(contents_of(part) for part in answer.contents)
 
-    async def subscribe(self, uri: str) -> None:
-        """Subscribe to changes of a resource."""
-        capability = self._client.server_capabilities.resources
-        self._need(bool(capability and capability.subscribe), "subscriptions to resources")
-        if self._is_modern():
-            self._changes.follow(self._client, uri, resource_subscriptions=[uri])
-            return
-        request = types.SubscribeRequest(params=types.SubscribeRequestParams(uri=uri))
-        with self._translating_errors(f"the resource {uri}"):
-            await self._client.session.send_request(request, types.EmptyResult)
-
-    async def unsubscribe(self, uri: str) -> None:
-        """End the subscription to changes of a resource."""
-        if self._is_modern():
-            self._changes.leave(uri)
-            return
-        request = types.UnsubscribeRequest(params=types.UnsubscribeRequestParams(uri=uri))
-        with self._translating_errors(f"the resource {uri}"):
-            await self._client.session.send_request(request, types.EmptyResult)
-
     async def list_prompts(self) -> tuple[McpPrompt, ...]:
         """Return all prompts."""
         self._need(self.has_prompts, "prompts")
@@ -263,28 +243,27 @@ class McpLink:
         # untrusted regular expressions on the event loop, and lose a result that does not match.
         session: Any = client.session
         session.validate_tool_result = _skip_validation
-        if self._is_modern() and capabilities.tools and capabilities.tools.list_changed:
-            self._changes.follow(client, "", tools_list_changed=True)
 
     @property
     def _client(self) -> Client:
         assert self._opened is not None  # a link is used only after `open`
         return self._opened
 
-    def _is_modern(self) -> bool:
-        return self._client.protocol_version in MODERN_PROTOCOL_VERSIONS
+    async def _follow_changes(self) -> None:
+        """Hear of changed tools on a stream of its own, as servers tell since protocol 2026."""
+        try:
+            async with self._client.listen(tools_list_changed=True) as events:
+                async for _ in events:
+                    self._mark_stale()
+        except Exception as error:
+            self._log.note(f"changes are not told any more: {error}")
 
     async def _on_message(self, message: object) -> None:
         match message:
             case types.ToolListChangedNotification():
                 self._mark_stale()
-            case types.ResourceUpdatedNotification():
-                self.on_updated(message.params.uri)
             case Exception():
                 self._log.note(f"what came could not be read: {message}")
-
-    def _on_resource_updated(self, uri: str) -> None:
-        self.on_updated(uri)
 
     def _mark_stale(self) -> None:
         self.stale = True
@@ -340,9 +319,10 @@ class _ErrorTranslation:
         return False
 
 
+async def _end_task(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
 async def _skip_validation(name: str, result: types.CallToolResult) -> None:
-    pass
-
-
-def _ignore(uri: str) -> None:
     pass

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agent_magics.mcp.client.server import McpServer
-from agent_magics.mcp.environment import McpEnvironment, SecretStore, Spawn
+from agent_magics.mcp.environment import McpEnvironment, Spawn
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.mcp import McpServerConfig, McpServerState, McpStatus, McpTool
 
@@ -32,7 +32,6 @@ class McpConnectionManager:
         roots: the workspace's folders, which servers are informed of; they run in the first one.
         environment: source of environment variables and tokens for servers.
         changed: called on the loop with every new state; must be quick.
-        secrets: stores the tokens of logins; without it login is not possible.
 
     Raises:
         FatalError: two servers have one name.
@@ -46,9 +45,8 @@ class McpConnectionManager:
         roots: Sequence[Path] = (),
         environment: Mapping[str, str],
         changed: Callable[[McpServerState], None] = _ignore,
-        secrets: SecretStore | None = None,
     ) -> None:
-        self._around = McpEnvironment(spawn, tuple(roots), environment, self._tell, secrets)
+        self._around = McpEnvironment(spawn, tuple(roots), environment, self._tell)
         self._spawn = spawn
         self._changed = changed
         self._servers: Mapping[str, McpServer] = {}

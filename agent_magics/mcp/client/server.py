@@ -64,7 +64,6 @@ class McpServer:
         self._switching = asyncio.Lock()
         self._handshake = "legacy"
         self._deaths = Deaths()
-        self._watchers: dict[str, list[Callable[[str], None]]] = {}
 
     # -- starting and ending -------------------------------------------------------------------
 
@@ -119,11 +118,8 @@ class McpServer:
     async def _tokens(self) -> Any:
         if self.config.url is None:
             raise FatalError(self._sentence("is a program here: there is nothing to log in to."))
-        if self._around.secrets is None:
-            raise FatalError("There is nowhere to keep the tokens of a login.")
         oauth = await asyncio.to_thread(load_oauth)
-        around = self._around
-        return oauth.Tokens(around.secrets, self.config, around.environment, self.redact)
+        return oauth.Tokens(self.config, self._around.environment, self.redact)
 
     async def _end(self, status: McpStatus) -> None:
         async with self._switching:
@@ -168,7 +164,6 @@ class McpServer:
     async def _live_once(self, sdk: ModuleType) -> bool:
         """Connect, and stay until the connection ends; return whether to connect again."""
         link = sdk.McpLink(self.config, self._around, self.log, self.redact, self._wake.set)
-        link.on_updated = self._tell_watchers
         served, problem = False, None
         try:
             async with AsyncExitStack() as stack:
@@ -205,11 +200,6 @@ class McpServer:
             async with asyncio.timeout(self.config.startup_timeout_sec) as self._start_clock:
                 await link.open(stack, self._handshake)
                 await link.list_tools()
-                for uri in self._watchers:
-                    try:
-                        await link.subscribe(uri)
-                    except RespondToModel as error:
-                        self.log.note(f"changes of {uri} are not told any more: {error}")
         except TimeoutError:
             raise RespondToModel(
                 f"it was not ready within {self.config.startup_timeout_sec:g} s "
@@ -335,30 +325,6 @@ class McpServer:
     ) -> tuple[tuple[str, Content], ...]:
         """Return a prompt's messages as (role, content); raises as `ask`."""
         return await self.ask(lambda link: link.get_prompt(name, arguments))
-
-    async def subscribe(self, uri: str, changed: Callable[[str], None]) -> None:
-        """Call `changed(uri)` on the loop whenever the server reports a change of the resource.
-
-        The subscription is kept over restarts of the server, until `unsubscribe`; raises as `ask`.
-        """
-        if uri not in self._watchers:
-            await self.ask(lambda link: link.subscribe(uri))
-        self._watchers.setdefault(uri, []).append(changed)
-
-    async def unsubscribe(self, uri: str, changed: Callable[[str], None]) -> None:
-        """Stop calling `changed`."""
-        watchers = self._watchers.get(uri, [])
-        with suppress(ValueError):
-            watchers.remove(changed)
-        if not watchers and self._watchers.pop(uri, None) is not None and self._link is not None:
-            await self.ask(lambda link: link.unsubscribe(uri))
-
-    def _tell_watchers(self, uri: str) -> None:
-        for changed in tuple(self._watchers.get(uri, ())):
-            try:
-                changed(uri)
-            except Exception:
-                _LOG.exception("telling that %r of an MCP server changed failed", uri)
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Any]:

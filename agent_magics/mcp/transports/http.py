@@ -74,8 +74,8 @@ class HttpTransport:
                     f"the variable {variable} (bearer_token_env_var) is not set in the kernel"
                 )
             self._headers["Authorization"] = f"Bearer {token}"
-        elif self._around.secrets is not None:
-            tokens = Tokens(self._around.secrets, config, self._around.environment, self._redact)
+        else:
+            tokens = Tokens(config, self._around.environment, self._redact)
             if await tokens.load():
                 self._auth = tokens.silent_auth()
 

@@ -26,11 +26,11 @@ from mcp_types.version import LATEST_HANDSHAKE_VERSION
 from pydantic import AnyUrl, ValidationError
 
 from agent_magics.mcp.endings import LoginNeeded
-from agent_magics.mcp.environment import SecretStore
 from agent_magics.mcp.redaction import Redactor
 from agent_magics.mcp.transports.addresses import LoginAddresses
 from agent_magics.mcp.transports.bodies import PLAIN, limit_body
 from agent_magics.mcp.transports.receiver import RedirectReceiver
+from agent_magics.models.providers.credentials import drop_key, keep_key, kept_secret
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.mcp import McpServerConfig
 
@@ -39,20 +39,15 @@ _TIMEOUT = 30.0  # seconds for one request
 
 
 class Tokens:
-    """The stored tokens of one server, by its name and its address.
+    """The stored tokens of one server, by its name and its address, kept where keys are.
 
     A server whose address was changed in the configuration does not get the tokens of the old
     address.
     """
 
     def __init__(
-        self,
-        store: SecretStore,
-        config: McpServerConfig,
-        environment: Mapping[str, str],
-        redact: Redactor,
+        self, config: McpServerConfig, environment: Mapping[str, str], redact: Redactor
     ) -> None:
-        self._store = store
         self._config = config
         self._client_secret = environment.get(config.oauth_client_secret_env_var or "")
         self._redact = redact
@@ -62,7 +57,7 @@ class Tokens:
 
     async def load(self) -> bool:
         """Read the stored data; return whether there are tokens."""
-        text = await asyncio.to_thread(self._store.get, self._name)
+        text = await asyncio.to_thread(kept_secret, self._name)
         try:
             kept = json.loads(text) if text else {}
         except ValueError:
@@ -74,7 +69,7 @@ class Tokens:
     async def forget(self) -> None:
         """Delete the stored data."""
         self._kept = {}
-        await asyncio.to_thread(self._store.delete, self._name)
+        await asyncio.to_thread(drop_key, self._name)
 
     def silent_auth(self) -> httpx2.Auth:
         """Return an HTTP authentication that sends and renews tokens without interaction."""
@@ -213,7 +208,7 @@ class Tokens:
 
     async def _keep(self) -> None:
         self._hide()
-        await asyncio.to_thread(self._store.put, self._name, json.dumps(self._kept))
+        await asyncio.to_thread(keep_key, self._name, json.dumps(self._kept))
 
     def _hide(self) -> None:
         secrets = (

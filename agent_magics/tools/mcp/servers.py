@@ -17,7 +17,6 @@ from agent_magics.mcp.config.sources import (
     read_mcp_config,
 )
 from agent_magics.mcp.environment import Spawn
-from agent_magics.models.providers.credentials import drop_key, keep_key, kept_secret
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.mcp import McpServerConfig, McpServerState
 from agent_magics.tools.mcp.joining import McpTools
@@ -27,22 +26,6 @@ from agent_magics.tools.mcp.names import Selection
 CLOSE_LIMIT = 3.0
 
 Changed = Callable[[str, str, str], None]
-
-
-class KeptSecrets:
-    """Stores OAuth tokens where models' keys are stored: in the keyring, or in a 0600 file."""
-
-    def get(self, name: str) -> str | None:
-        """Return the secret stored under `name`."""
-        return kept_secret(name)
-
-    def put(self, name: str, value: str) -> None:
-        """Store a secret."""
-        keep_key(name, value)
-
-    def delete(self, name: str) -> None:
-        """Delete a secret."""
-        drop_key(name)
 
 
 class McpServers:
@@ -143,7 +126,6 @@ class McpServers:
             roots=(self._folder,),
             environment=os.environ,
             changed=lambda state: self._hear(tools, state),
-            secrets=KeptSecrets(),
         )
         tools = McpTools(manager, self._hidden)
         return tools

@@ -248,13 +248,6 @@ def change_tools(number: Any, params: dict[str, Any]) -> bool:
     return False
 
 
-def change_resources(number: Any, params: dict[str, Any]) -> bool:
-    """Notify of two changed resources."""
-    for uri in ("memo://one", "memo://other"):
-        send({"method": "notifications/resources/updated", "params": {"uri": uri}})
-    return False
-
-
 # Each returns whether that was all; else the call is answered with its own words.
 CALLS = {
     "dies-in-call": die_once,
@@ -273,7 +266,6 @@ CALLS = {
     "floods-stdout": flood_stdout,
     "notifies-much": notify_much,
     "changing": change_tools,
-    "subscribing": change_resources,
 }
 
 
@@ -296,8 +288,6 @@ def initialize(number: Any, params: dict[str, Any]) -> None:
     capabilities: dict[str, Any] = {"tools": {"listChanged": True}}
     if MODE == "no-tools":
         capabilities = {}
-    if MODE == "subscribing":
-        capabilities["resources"] = {"subscribe": True}
     result = {
         "protocolVersion": "1.0" if MODE == "odd-version" else params["protocolVersion"],
         "capabilities": capabilities,
@@ -315,18 +305,6 @@ def list_tools(number: Any, params: dict[str, Any]) -> None:
         sys.exit(5)
 
 
-def subscribe(number: Any, params: dict[str, Any]) -> None:
-    """Record a subscription."""
-    (FOLDER / "subscribe").write_text(params["uri"])
-    answer(number, {})
-
-
-def unsubscribe(number: Any, params: dict[str, Any]) -> None:
-    """Record the end of a subscription."""
-    (FOLDER / "unsubscribe").write_text(params["uri"])
-    answer(number, {})
-
-
 def note_cancellation(number: Any, params: dict[str, Any]) -> None:
     """Report a cancellation to the test."""
     tell("cancelled", json.dumps(params))
@@ -342,8 +320,6 @@ METHODS = {
     "initialize": initialize,
     "tools/list": list_tools,
     "tools/call": call_tool,
-    "resources/subscribe": subscribe,
-    "resources/unsubscribe": unsubscribe,
     "notifications/cancelled": note_cancellation,
 }
 

@@ -28,18 +28,6 @@ def tell(*words: Any) -> None:
     sys.stderr.write(f"{' '.join(map(str, words))}\n")
 
 
-class Store(dict[str, str]):
-    """Secrets in memory."""
-
-    def put(self, name: str, value: str) -> None:
-        """Store a secret."""
-        self[name] = value
-
-    def delete(self, name: str) -> None:
-        """Delete a secret."""
-        self.pop(name, None)
-
-
 class Willing(Callbacks):
     """Accepts each form with its defaults, by the code path of a program's answers."""
 
@@ -111,7 +99,7 @@ def main(address: str) -> int:
         oauth_client_secret_env_var="SECRET" if environment["SECRET"] else None,
         oauth_issuer=issuer_of(address) if environment["SECRET"] else None,
     )
-    with McpWorld(config, environment=environment, secrets=Store()) as world:
+    with McpWorld(config, environment=environment) as world:
         try:
             if settle(world):
                 for tool in world.state.tools:

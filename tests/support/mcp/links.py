@@ -64,7 +64,6 @@ class McpWorld:
         *servers: McpServerConfig,
         environment: Mapping[str, str] = os.environ,
         roots: tuple[Path, ...] = (),
-        secrets: Any = None,
     ) -> None:
         self.history: list[McpServerState] = []
         self._news = asyncio.Event()
@@ -74,7 +73,6 @@ class McpWorld:
             roots=roots or (Path.cwd(),),
             environment=environment,
             changed=self._changed,
-            secrets=secrets,
         )
         self.name = servers[0].name if servers else ""
 

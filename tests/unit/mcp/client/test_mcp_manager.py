@@ -25,7 +25,7 @@ from agent_magics.protocol.mcp import (
 )
 from tests.support.mcp import PROGRAMS
 from tests.support.mcp.good_server import PIXEL
-from tests.support.mcp.links import LIMIT, Callbacks, McpWorld, chaos, words_of
+from tests.support.mcp.links import LIMIT, Callbacks, McpWorld, words_of
 
 GOOD = McpServerConfig(
     "good",
@@ -337,49 +337,6 @@ def test_the_protocol_of_2026(modern):
     assert (
         modern.run(modern.manager.server("good").read_resource("memo://one"))[0].text == "remember"
     )
-
-
-def test_resources_that_change_since_2026(modern):
-    told = []
-    news = threading.Event()
-
-    def changed(uri):
-        told.append(uri)
-        news.set()
-
-    modern.run(modern.manager.server("good").subscribe("memo://one", changed))
-    while not news.wait(0.2):  # the stream may open after the first change: it is made again
-        modern.call("touch", uri="memo://one")
-    assert set(told) == {"memo://one"}
-    modern.run(modern.manager.server("good").unsubscribe("memo://one", changed))
-
-
-def test_resources_that_change_before_2026(tmp_path):
-    told = []
-    news = threading.Event()
-
-    def changed(uri):
-        told.append(uri)
-        news.set()
-
-    with McpWorld(chaos("subscribing", tmp_path)) as world:
-        world.run(world.manager.server("chaos").subscribe("memo://one", changed))
-        assert (tmp_path / "subscribe").read_text() == "memo://one"
-        world.call("cue")
-        assert news.wait(LIMIT)
-        world.run(world.manager.server("chaos").restart())
-        news.clear()
-        world.ready()
-        world.call("cue")
-        assert news.wait(LIMIT)
-        assert told == ["memo://one"] * 2
-        world.run(world.manager.server("chaos").unsubscribe("memo://one", changed))
-        assert (tmp_path / "unsubscribe").read_text() == "memo://one"
-
-
-def test_a_server_that_tells_no_changes(world):
-    with pytest.raises(RespondToModel, match="has no subscriptions to resources"):
-        world.run(world.manager.server("good").subscribe("memo://one", print))
 
 
 def test_a_question_ends_with_its_call(world):

@@ -13,21 +13,12 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from agent_magics.models.providers.credentials import drop_key, keep_key, kept_secret
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.mcp import McpServerConfig, McpStatus
 from tests.support.mcp.http_server import Guard, HttpServer
 from tests.support.mcp.links import LIMIT, McpWorld, words_of
 from tests.support.ports import free_port
-
-
-class Store(dict):
-    """Secrets in memory."""
-
-    def put(self, name, value):
-        self[name] = value
-
-    def delete(self, name):
-        self.pop(name, None)
 
 
 class Browser:
@@ -56,6 +47,7 @@ class Browser:
 def guarded():
     with HttpServer() as server:
         yield server, Guard(server)
+    drop_key(name_of(server))  # another server may get its port
 
 
 def config(server):
@@ -68,6 +60,21 @@ def config(server):
     )
 
 
+def name_of(server):
+    return f"mcp:small:{server.address}"
+
+
+def kept_by(server):
+    """Return the kept text of a server's tokens."""
+    kept = kept_secret(name_of(server))
+    assert kept is not None
+    return kept
+
+
+def expire(server, at):
+    keep_key(name_of(server), json.dumps({**json.loads(kept_by(server)), "expires_at": at}))
+
+
 def log_in(world, browser):
     world.run(world.manager.server("small").login(browser, LIMIT))
     browser.join()
@@ -75,7 +82,7 @@ def log_in(world, browser):
 
 def test_without_a_login_it_is_said_and_nobody_is_asked(guarded):
     server, _ = guarded
-    with McpWorld(config(server), secrets=Store()) as world:
+    with McpWorld(config(server)) as world:
         state = world.until_status(McpStatus.NEEDS_LOGIN)
         assert state.message == (
             "The MCP server 'small' wants a login: the person has to run %agent mcp login small."
@@ -88,8 +95,8 @@ def test_without_a_login_it_is_said_and_nobody_is_asked(guarded):
 @pytest.mark.soak
 def test_a_login_and_its_tokens(guarded):
     server, guard = guarded
-    store, browser = Store(), Browser()
-    with McpWorld(config(server), secrets=store) as world:
+    browser = Browser()
+    with McpWorld(config(server)) as world:
         world.until_status(McpStatus.NEEDS_LOGIN)
         log_in(world, browser)
         assert words_of(world.call("add", a=1, b=2)) == "3"
@@ -99,10 +106,9 @@ def test_a_login_and_its_tokens(guarded):
     assert len(browser.addresses) == 1
     assert browser.addresses[0].startswith(f"{server.base}/auth/authorize?")
     assert "You are logged in" in browser.pages[0]
-    (kept,) = store.values()
-    assert json.loads(kept)["tokens"]["access_token"] == token
+    assert json.loads(kept_by(server))["tokens"]["access_token"] == token
     # Another kernel finds them.
-    with McpWorld(config(server), secrets=store) as world:
+    with McpWorld(config(server)) as world:
         assert words_of(world.call("add", a=2, b=2)) == "4"
     assert len(browser.addresses) == 1
 
@@ -112,24 +118,21 @@ def test_a_login_and_its_tokens(guarded):
 def test_an_old_token_is_renewed_where_it_came_from(guarded, expires_at):
     """A year ahead: a clock that was wrong has noted it."""
     server, guard = guarded
-    store = Store()
-    with McpWorld(config(server), secrets=store) as world:
+    with McpWorld(config(server)) as world:
         world.until_status(McpStatus.NEEDS_LOGIN)
         log_in(world, Browser())
         world.ready()
-    (name,) = store
-    store[name] = json.dumps({**json.loads(store[name]), "expires_at": expires_at})
+    expire(server, expires_at)
     guard.valid.clear()
-    with McpWorld(config(server), secrets=store) as world:
+    with McpWorld(config(server)) as world:
         assert words_of(world.call("add", a=1, b=2)) == "3"
     assert guard.refreshed == 1
-    assert json.loads(store[name])["tokens"]["access_token"] in guard.valid
+    assert json.loads(kept_by(server))["tokens"]["access_token"] in guard.valid
 
 
 def test_a_token_that_nobody_renews_needs_a_login(guarded):
     server, guard = guarded
-    store = Store()
-    with McpWorld(config(server), secrets=store) as world:
+    with McpWorld(config(server)) as world:
         world.until_status(McpStatus.NEEDS_LOGIN)
         log_in(world, Browser())
         world.ready()
@@ -142,14 +145,13 @@ def test_a_token_that_nobody_renews_needs_a_login(guarded):
 
 def test_logging_out_forgets(guarded):
     server, _ = guarded
-    store = Store()
-    with McpWorld(config(server), secrets=store) as world:
+    with McpWorld(config(server)) as world:
         world.until_status(McpStatus.NEEDS_LOGIN)
         log_in(world, Browser())
         world.ready()
         world.run(world.manager.server("small").logout())
         world.until_status(McpStatus.NEEDS_LOGIN)
-    assert not store
+    assert kept_secret(name_of(server)) is None
 
 
 @pytest.mark.soak
@@ -164,8 +166,8 @@ def test_a_client_that_a_person_registered_is_used(guarded, methods):
         oauth_callback_port=free_port(),
     )
     environment = {**os.environ, "SECRET_OF_OURS": "sesame-123"}
-    store, browser = Store(), Browser()
-    with McpWorld(given, environment=environment, secrets=store) as world:
+    browser = Browser()
+    with McpWorld(given, environment=environment) as world:
         world.until_status(McpStatus.NEEDS_LOGIN)
         log_in(world, browser)
         assert words_of(world.call("add", a=1, b=2)) == "3"
@@ -173,11 +175,10 @@ def test_a_client_that_a_person_registered_is_used(guarded, methods):
     asked = parse_qs(urlsplit(browser.addresses[0]).query)
     assert asked["client_id"] == ["ours"]
     assert asked["redirect_uri"] == [f"http://127.0.0.1:{given.oauth_callback_port}/callback"]
-    ((name, kept),) = store.items()
-    assert "sesame-123" not in kept
-    store[name] = json.dumps({**json.loads(kept), "expires_at": 1.0})
+    assert "sesame-123" not in kept_by(server)
+    expire(server, 1.0)
     guard.valid.clear()
-    with McpWorld(given, environment=environment, secrets=store) as world:
+    with McpWorld(given, environment=environment) as world:
         assert words_of(world.call("add", a=1, b=2)) == "3"
     assert guard.refreshed == 1
     assert not any("/auth/register" in path for _, path, _, _ in server.seen)
@@ -199,7 +200,7 @@ def test_a_login_leads_into_no_network_that_is_closed_to_the_server(
     server, guard = guarded
     guard.named[place] = f"{origin}:{elsewhere.port}/x"
     browser = Browser()
-    with McpWorld(config(server), secrets=Store()) as world:
+    with McpWorld(config(server)) as world:
         world.until(lambda state: state.status in (McpStatus.NEEDS_LOGIN, McpStatus.FAILED))
         with pytest.raises(FatalError, match=r"The login to 'small' failed"):
             world.run(world.manager.server("small").login(browser, LIMIT))
@@ -212,7 +213,7 @@ def test_a_login_leads_into_no_network_that_is_closed_to_the_server(
 def test_a_login_follows_no_redirect(guarded, elsewhere, place):
     server, guard = guarded
     guard.redirects[place] = (307, {"location": elsewhere.base}, "")
-    with McpWorld(config(server), secrets=Store()) as world:
+    with McpWorld(config(server)) as world:
         world.until(lambda state: state.status in (McpStatus.NEEDS_LOGIN, McpStatus.FAILED))
         browser = Browser()
         with pytest.raises(FatalError):
@@ -239,7 +240,7 @@ def test_a_secret_goes_only_to_the_issuer_that_the_person_configured(guarded, na
             oauth_issuer=named and f"{server.base}/auth",
         )
         environment = {**os.environ, "SECRET_OF_OURS": "sesame-123"}
-        with McpWorld(given, environment=environment, secrets=Store()) as world:
+        with McpWorld(given, environment=environment) as world:
             world.until(lambda state: state.status in (McpStatus.NEEDS_LOGIN, McpStatus.FAILED))
             with pytest.raises(FatalError, match="secret is not for"):
                 world.run(world.manager.server("small").login(Browser(), LIMIT))
@@ -264,7 +265,7 @@ def test_a_secret_goes_to_a_configured_issuer_elsewhere(guarded):
             oauth_issuer=f"{home.base}/auth",
         )
         environment = {**os.environ, "SECRET_OF_OURS": "sesame-123"}
-        with McpWorld(given, environment=environment, secrets=Store()) as world:
+        with McpWorld(given, environment=environment) as world:
             world.until_status(McpStatus.NEEDS_LOGIN)
             log_in(world, Browser())
             assert words_of(world.call("add", a=1, b=2)) == "3"
@@ -278,8 +279,7 @@ def test_a_server_that_changes_its_issuer_gets_neither_tokens_nor_secret(guarded
         config(server), oauth_client_id="ours", oauth_client_secret_env_var="SECRET_OF_OURS"
     )
     environment = {**os.environ, "SECRET_OF_OURS": "sesame-123"}
-    store = Store()
-    with HttpServer() as hostile, McpWorld(given, environment=environment, secrets=store) as world:
+    with HttpServer() as hostile, McpWorld(given, environment=environment) as world:
         world.until_status(McpStatus.NEEDS_LOGIN)
         log_in(world, Browser())
         world.ready()
@@ -303,7 +303,7 @@ def test_what_a_login_of_a_registered_client_lacks_is_one_sentence(guarded):
     taken = urlsplit(server.address).port
     port = replace(config(server), oauth_client_id="ours", oauth_callback_port=taken)
     for given, words in ((secret, "needs the variable NOT_THERE"), (port, f"to port {taken} of")):
-        with McpWorld(given, secrets=Store()) as world:
+        with McpWorld(given) as world:
             world.until_status(McpStatus.NEEDS_LOGIN)
             with pytest.raises(FatalError, match=words):
                 world.run(world.manager.server("small").login(print))
@@ -313,7 +313,7 @@ def test_a_refused_login_is_told(guarded):
     server, guard = guarded
     guard.refuse = True
     browser = Browser()
-    with McpWorld(config(server), secrets=Store()) as world:
+    with McpWorld(config(server)) as world:
         world.until_status(McpStatus.NEEDS_LOGIN)
         with pytest.raises(FatalError, match="refused: The person said no"):
             log_in(world, browser)
@@ -323,7 +323,7 @@ def test_a_refused_login_is_told(guarded):
 
 def test_a_login_that_nobody_makes_is_given_up(guarded):
     server, _ = guarded
-    with McpWorld(config(server), secrets=Store()) as world:
+    with McpWorld(config(server)) as world:
         world.until_status(McpStatus.NEEDS_LOGIN)
         with pytest.raises(FatalError, match="Nobody logged in"):
             world.run(world.manager.server("small").login(lambda address: None, 0.5))
@@ -349,7 +349,7 @@ class CrossedBrowser(Browser):
 def test_an_answer_of_a_stranger_is_not_taken(guarded):
     server, _ = guarded
     browser = CrossedBrowser()
-    with McpWorld(config(server), secrets=Store()) as world:
+    with McpWorld(config(server)) as world:
         world.until_status(McpStatus.NEEDS_LOGIN)
         log_in(world, browser)
         world.ready()
@@ -358,12 +358,12 @@ def test_an_answer_of_a_stranger_is_not_taken(guarded):
 
 def test_a_program_has_no_login(tmp_path):
     given = McpServerConfig("program", "true", enabled=False)
-    with McpWorld(given, secrets=Store()) as world, pytest.raises(FatalError, match="a program"):
+    with McpWorld(given) as world, pytest.raises(FatalError, match="a program"):
         world.run(world.manager.server("program").login(print))
 
 
 def test_a_server_that_wants_none_says_so():
-    with HttpServer() as server, McpWorld(config(server), secrets=Store()) as world:
+    with HttpServer() as server, McpWorld(config(server)) as world:
         world.ready()
         with pytest.raises(FatalError, match="did not ask for a login"):
             world.run(world.manager.server("small").login(print))

@@ -1,6 +1,5 @@
 """Which MCP servers an agent has: from a program and from files, read anew where they changed."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ from agent_magics.config_files.places import user_config_file
 from agent_magics.engine.thread import shared_engine
 from agent_magics.mcp.config.sources import ProjectServers
 from agent_magics.protocol.errors import FatalError
-from agent_magics.tools.mcp.servers import KeptSecrets, McpServers, read_given
+from agent_magics.tools.mcp.servers import McpServers, read_given
 
 TABLE = '[mcp_servers.{}]\ncommand = "server"\n'
 
@@ -86,16 +85,3 @@ def test_what_is_wrong_is_told_with_its_place(config):
         servers().tools()
     with pytest.raises(FatalError, match="mcp_servers"):
         read_given(Path.cwd(), {"a": {"colour": 1}})
-
-
-def test_tokens_of_logins_are_kept_where_only_the_person_reads_them(config, monkeypatch):
-    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
-    secrets = KeptSecrets()
-    assert secrets.get("mcp:hub") is None
-    secrets.put("mcp:hub", "token-1234")
-    assert secrets.get("mcp:hub") == "token-1234"
-    (file,) = config.parent.glob("credentials.json")
-    assert os.stat(file).st_mode & 0o077 == 0
-    secrets.delete("mcp:hub")
-    assert secrets.get("mcp:hub") is None
-    secrets.delete("mcp:hub")
