@@ -10,7 +10,7 @@ from agent_magics.approval.actions import Action, NeedsApproval
 from agent_magics.dispatch.consent.edits import readable_payload
 from agent_magics.dispatch.context import CallStatus, ToolContext, TurnContext
 from agent_magics.dispatch.registry import ToolHandler, ToolInvocation
-from agent_magics.protocol.events import ToolCallChanged
+from agent_magics.protocol.events import Event, ToolCallChanged
 from agent_magics.protocol.tools import ToolCall, ToolOutput
 
 
@@ -152,13 +152,14 @@ class CallInProgress:
     def change(self, invocation: ToolInvocation, by: Literal["approver", "hook"]) -> None:
         """Replace the arguments of the call, and emit the event that reports it."""
         self.invocation = invocation
+        self.emit(ToolCallChanged, arguments=readable_payload(invocation.call.payload), by=by)
+
+    def emit(self, kind: type[Event], **fields: Any) -> None:
+        """Emit an event of the call, with its ids and its tool's name."""
+        call = self.call
+        parent = call.parent_call_id
         self.turn.emit(
-            ToolCallChanged,
-            call_id=self.call.call_id,
-            name=self.call.tool_name,
-            parent_call_id=self.call.parent_call_id,
-            arguments=readable_payload(invocation.call.payload),
-            by=by,
+            kind, call_id=call.call_id, name=call.tool_name, parent_call_id=parent, **fields
         )
 
     def skip(self, reason: str) -> None:

@@ -96,13 +96,7 @@ class ToolCallRuntime:
         if lock is not None:
             going.place = lock.take_place(shared=self.router.supports_parallel(call))
         self._turn.uses[call.tool_name] += 1
-        self._turn.emit(
-            ToolCallPending,
-            call_id=call.call_id,
-            name=call.tool_name,
-            parent_call_id=call.parent_call_id,
-            arguments=self._redact(readable_payload(call.payload)),
-        )
+        going.emit(ToolCallPending, arguments=self._redact(readable_payload(call.payload)))
         if call.parent_call_id is None:
             self._of_model.add(going)
         return going
@@ -132,7 +126,7 @@ class ToolCallRuntime:
         except asyncio.CancelledError:
             if not call.skipped:
                 raise
-            call.output = _skipped(call)
+            call.output = ToolOutput(call.skipped, success=False, details={"not_run": True})
         finally:
             call.may_stop = False  # from here on nothing ends it but the turn
         for stage in self._from_the_tool:
@@ -162,11 +156,8 @@ class ToolCallRuntime:
             self._of_model.discard(going)
             if is_group:
                 del self._groups[call.call_id]
-        self._turn.emit(
+        going.emit(
             ToolCallCompleted if output.success else ToolCallFailed,
-            call_id=call.call_id,
-            name=call.tool_name,
-            parent_call_id=call.parent_call_id,
             output=output.content,
             details=output.details,
             duration=time.perf_counter() - began,
@@ -177,10 +168,6 @@ class ToolCallRuntime:
         content = map_text(call.output.content, self._redact)
         if content != call.output.content:
             call.output = replace(call.output, content=content)
-
-
-def _skipped(call: CallInProgress) -> ToolOutput:
-    return ToolOutput(call.skipped, success=False, details={"not_run": True})
 
 
 # -- the stages that are one step ------------------------------------------------------------------
@@ -217,9 +204,4 @@ async def _wait_and_begin(call: CallInProgress, waiting: Awaitable[None]) -> Non
 
 def _begin(call: CallInProgress) -> None:
     call.move(CallState.RUNNING)
-    call.turn.emit(
-        ToolCallRunning,
-        call_id=call.call.call_id,
-        name=call.call.tool_name,
-        parent_call_id=call.call.parent_call_id,
-    )
+    call.emit(ToolCallRunning)

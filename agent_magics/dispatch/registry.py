@@ -48,6 +48,7 @@ class ToolHandler(Protocol):
 
     def how_to_call(self) -> str:
         """Return one sentence for a model that used the wrong kind of payload."""
+        return f"Call {self.options.name} as a function, with its arguments as one JSON object."
 
     def prepare(self, call: ToolCall, context: ToolContext) -> ToolInvocation:
         """Check the arguments.
@@ -65,6 +66,7 @@ class ToolHandler(Protocol):
         This is for display and checks: approval uses `assess`, and the order of calls uses
         `supports_parallel`.
         """
+        return bool(self.options.mutating)
 
     async def handle(self, invocation: ToolInvocation) -> ToolOutput:
         """Run the call.

@@ -2,7 +2,7 @@
 
 import difflib
 import json
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 
 from agent_magics.dispatch.call import CallInProgress
 from agent_magics.dispatch.catalog.offer import SEARCH
@@ -11,7 +11,6 @@ from agent_magics.protocol.brief import first_of
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import CallItem, CustomToolCall, FunctionCall
 from agent_magics.protocol.tools import (
-    ConfiguredToolSpec,
     CustomPayload,
     FunctionPayload,
     LocalShellPayload,
@@ -25,16 +24,10 @@ class ToolRouter:
     """Finds the handlers of a run's tools; stateless.
 
     Args:
-        specs: the specifications offered to the model.
         registry: the handlers by name.
     """
 
-    def __init__(
-        self,
-        specs: Sequence[ConfiguredToolSpec],
-        registry: ToolRegistry,
-    ) -> None:
-        self.specs = tuple(specs)
+    def __init__(self, registry: ToolRegistry) -> None:
         self.registry = registry
 
     def build_tool_call(self, item: CallItem) -> ToolCall:

@@ -1,22 +1,20 @@
 """Makes requests to the model and collects their responses, usage and cost."""
 
-import asyncio
 import itertools
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from agent_magics.dispatch.context import Emit, TurnContext
+from agent_magics.dispatch.context import TurnContext
+from agent_magics.engine.arriving import ArrivingCall, DeltaBuffer, WebSearches
 from agent_magics.engine.budget import Budget
-from agent_magics.engine.channels.arriving_calls import ArrivingCall
 from agent_magics.engine.context.compaction import Compaction
 from agent_magics.engine.context.history import History
 from agent_magics.engine.conversation import Conversation
 from agent_magics.engine.instructions import compose_instructions
 from agent_magics.engine.results.structured import OutputType
 from agent_magics.engine.turn_config import TurnConfig
-from agent_magics.engine.web_searches import WebSearches
 from agent_magics.models.base import (
     CallChunk,
     ContextOverflow,
@@ -33,7 +31,6 @@ from agent_magics.models.base import (
 )
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import (
-    Event,
     ItemCompleted,
     ModelRetry,
     ReasoningDelta,
@@ -49,9 +46,6 @@ from agent_magics.protocol.items import (
     Usage,
     UserMessage,
 )
-
-# Seconds between updates of text: 25 a second look continuous.
-DELTA_INTERVAL = 0.04
 
 ASIDE = "(A question of an MCP server.)"
 STILL_TOO_LONG = "Even after its older part was left out:"
@@ -251,7 +245,7 @@ class ModelCaller:
         self,
         event: object,
         response: Response,
-        deltas: "DeltaBuffer",
+        deltas: DeltaBuffer,
         searches: WebSearches,
     ) -> None:
         emit = self._context.emit
@@ -304,32 +298,3 @@ class ModelCaller:
 def _can_be_sent(item: Item) -> bool:
     """Return whether an item may stand in the history: providers refuse calls without an id."""
     return not isinstance(item, CALL_TYPES) or bool(item.call_id)
-
-
-class DeltaBuffer:
-    """Collects pieces of text for a moment, so that 20,000 deltas are not 20,000 events."""
-
-    def __init__(self, emit: Emit) -> None:
-        self._emit = emit
-        self._kind: type[Event] = TextDelta
-        self._pieces: list[str] = []
-        self._timer: asyncio.TimerHandle | None = None
-
-    def add(self, kind: type[Event], text: str) -> None:
-        """Add text, to be shown within `DELTA_INTERVAL` seconds."""
-        if kind is not self._kind:
-            self.flush()
-            self._kind = kind
-        self._pieces.append(text)
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(DELTA_INTERVAL, self.flush)
-
-    def flush(self) -> None:
-        """Show the collected text."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._pieces:
-            text = "".join(self._pieces)
-            self._pieces.clear()
-            self._emit(self._kind, text=text)

@@ -99,7 +99,7 @@ class CommandResult:
             name_whole: returns where the whole output is (a handle or a path), else ""; called
                 where something is left out.
         """
-        shown, total, omitted = self._shorten(_room_for_output(budget))
+        shown, total, omitted = self._shorten(max(budget - _HEADER_ROOM, budget // 2))
         where = name_whole() if omitted else ""
         body = shown or "(no output)"
         if notes := self._notes():
@@ -187,10 +187,6 @@ class CommandResult:
         tail = clean_output(self.output[self.head_chars + len(marker) :])
         shown, omitted = join_ends(fold_lines(head), fold_lines(tail), self.omitted_chars, budget)
         return shown, len(head) + len(tail) + self.omitted_chars, omitted
-
-
-def _room_for_output(budget: int) -> int:
-    return max(budget - _HEADER_ROOM, budget // 2)
 
 
 def run_command(

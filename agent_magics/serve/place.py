@@ -7,7 +7,7 @@ blocks it. A program without a loop gets a thread of our own for it.
 import asyncio
 import threading
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import Context, copy_context
@@ -20,6 +20,7 @@ from agent_magics.engine.foreground.host import Host
 from agent_magics.engine.front_end import ServeHost
 from agent_magics.engine.results.run import output_of
 from agent_magics.engine.turn_config import TurnConfig
+from agent_magics.engine.turns.loop import cancel_all
 from agent_magics.protocol.events import Event
 from agent_magics.protocol.ops import CallTool
 from agent_magics.protocol.tools import ToolOutput
@@ -126,12 +127,6 @@ class CallPlace:
 def _run(loop: asyncio.AbstractEventLoop) -> None:
     try:
         loop.run_forever()
-        loop.run_until_complete(_cancel(asyncio.all_tasks(loop)))
+        loop.run_until_complete(cancel_all(asyncio.all_tasks(loop)))
     finally:
         loop.close()
-
-
-async def _cancel(tasks: Collection["asyncio.Task[Any]"]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

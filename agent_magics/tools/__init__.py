@@ -73,7 +73,7 @@ _TOOLS = {
     "memory": "get_memory remember forget",
     "notebook.cells": "notebook_read",
     "notebook.changes": (
-        "notebook_insert_cell notebook_edit_cell notebook_delete_cell notebook_run_cell"
+        "notebook_insert_cell notebook_edit_cell notebook_run_cell notebook_delete_cell"
     ),
     "plan": "update_plan",
     "skills": "read_skill",
@@ -85,9 +85,9 @@ _TOOLS = {
 _HOMES = {name: module for module, names in _TOOLS.items() for name in names.split()}
 
 READ_ONLY = ("read_file", "list_dir", "grep_files", "glob", "view_image")
-SESSIONS = ("exec_command", "write_stdin", "list_sessions", "kill_session")
-AGENTS = ("spawn_agent", "send_input", "wait", "resume_agent", "close_agent", "list_agents")
-MEMORY = ("get_memory", "remember", "forget")
+SESSIONS = tuple(_TOOLS["commands.sessions"].split())
+AGENTS = tuple(_TOOLS["agents"].split())
+MEMORY = tuple(_TOOLS["memory"].split())
 STRUCTURE = ("symbols", "references", "definition", "call_graph", "diagnostics", "edit_symbol")
 CODING = (
     *READ_ONLY,
@@ -101,13 +101,7 @@ CODING = (
     *STRUCTURE,
 )
 DATA = (*CODING, "python", "inspect_variables")
-NOTEBOOK = (
-    "notebook_read",
-    "notebook_insert_cell",
-    "notebook_edit_cell",
-    "notebook_run_cell",
-    "notebook_delete_cell",
-)
+NOTEBOOK = ("notebook_read", *_TOOLS["notebook.changes"].split())
 TOOL_SETS = {"read-only": READ_ONLY, "coding": CODING, "data": DATA, "notebook": NOTEBOOK}
 
 if not TYPE_CHECKING:  # which read lists only where they are written out

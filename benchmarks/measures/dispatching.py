@@ -75,7 +75,7 @@ def machinery(subject: str, emit: Callable, function: Callable = five):
     builder = ToolRegistryBuilder()
     builder.push_spec_with_parallel_support(function.spec, False)
     builder.register_handler(function.__name__, FunctionToolHandler(function))
-    specs, registry = builder.build()
+    _, registry = builder.build()
     turn = TurnContext(
         session_id="s",
         turn_id="t",
@@ -89,7 +89,7 @@ def machinery(subject: str, emit: Callable, function: Callable = five):
         messages=tuple,
         main_thread=None,
     )
-    runtime = ToolCallRuntime(ToolRouter(specs, registry), turn, ToolOrchestrator(ApprovalStore()))
+    runtime = ToolCallRuntime(ToolRouter(registry), turn, ToolOrchestrator(ApprovalStore()))
     return runtime, turn
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agent_magics import Agent, ScriptedModel
-from agent_magics.engine.channels import arriving_calls
+from agent_magics.engine import arriving
 from agent_magics.models.base import CallChunk
 from agent_magics.protocol.events import ToolCallArriving
 from tests.support.turns import of_kind
@@ -27,7 +27,7 @@ PATCH = "*** Begin Patch\n*** Update File: src/a.py\n@@\n-x\n+y\n*** Update File
 def test_it_is_told_by_name_size_and_file(
     pieces: list[str], file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(arriving_calls, "INTERVAL", 0.0)
+    monkeypatch.setattr(arriving, "INTERVAL", 0.0)
 
     class Writing(ScriptedModel):
         async def stream(self, request: Any) -> Any:
@@ -51,6 +51,4 @@ def test_a_call_that_comes_at_once_is_not_told() -> None:
 
     began = time.monotonic()
     result = Agent(Quick(["Done."]), []).run_sync("Go")
-    assert time.monotonic() - began > arriving_calls.INTERVAL or not of_kind(
-        result, ToolCallArriving
-    )
+    assert time.monotonic() - began > arriving.INTERVAL or not of_kind(result, ToolCallArriving)

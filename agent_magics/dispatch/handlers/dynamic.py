@@ -5,7 +5,7 @@ Their effects are unknown, so they always count as changing something.
 
 import inspect
 import types
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from agent_magics.approval.actions import Action, ActionKind, fingerprint_of
@@ -14,12 +14,12 @@ from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.foreign_schemas.sanitizer import sanitize_parameters
 from agent_magics.dispatch.foreign_schemas.signature import function_of
 from agent_magics.dispatch.handlers.function import FunctionToolHandler
-from agent_magics.dispatch.registry import ToolInvocation
+from agent_magics.dispatch.registry import ToolHandler, ToolInvocation
 from agent_magics.dispatch.results.output import to_tool_output
 from agent_magics.dispatch.tool import Tool, ToolOptions, checked_name, tool
 from agent_magics.protocol.checked import check
 from agent_magics.protocol.errors import FatalError, RespondToModel
-from agent_magics.protocol.items import join_parts
+from agent_magics.protocol.items import Json, join_parts
 from agent_magics.protocol.tools import (
     DynamicToolSpec,
     FunctionPayload,
@@ -99,7 +99,7 @@ class DynamicTool:
         return DynamicToolHandler(self)
 
 
-class DynamicToolHandler:
+class DynamicToolHandler(ToolHandler):
     """Runs the calls of one `DynamicTool`."""
 
     kind = "dynamic"
@@ -116,9 +116,7 @@ class DynamicToolHandler:
         )
         said = fingerprint_of(dynamic.spec.description, dynamic.spec.parameters)
         self._family = f"{self.options.name}@{said}"
-        schema: Mapping[str, Any] = dynamic.spec.parameters  # sanitized: an object with properties
-        self._names: Collection[str] = schema["properties"]
-        self._required: Collection[str] = schema.get("required", ())
+        self._parameters = dynamic.spec.parameters
         self._inner = None
         if dynamic.callback is not None:
             self._inner = FunctionToolHandler(_as_function(dynamic.callback, self.options.name))
@@ -127,35 +125,19 @@ class DynamicToolHandler:
         """Return whether the payload is JSON arguments."""
         return isinstance(payload, FunctionPayload)
 
-    def how_to_call(self) -> str:
-        """Return the hint for a call of the wrong kind."""
-        return f"Call {self.options.name} as a function, with its arguments as one JSON object."
-
     def prepare(self, call: ToolCall, context: ToolContext) -> ToolInvocation:
         """Check that the arguments are a JSON object and that no required one is missing.
 
         No more is checked: the schema that is sent may be a subset of its author's, and the
         callback or client checks the values.
         """
-        arguments = arguments_of(call)
-        missing = [name for name in self._required if name not in arguments]
-        if missing:
-            names = ", ".join(self._names)
-            raise RespondToModel(
-                f"The arguments of {self.options.name} do not fit; nothing was run. Missing: "
-                f"{', '.join(missing)}. Its parameters are: {names}."
-            )
-        return ToolInvocation(call, context, (arguments,))
+        return ToolInvocation(call, context, (given_arguments(call, self._parameters),))
 
     def assess(self, invocation: ToolInvocation) -> list[Action]:
         """Return an action of unknown effect; "always" is bound to these very arguments."""
         name = self.options.name
         fingerprint = fingerprint_of(name, invocation.args[0])
         return [Action(ActionKind.DYNAMIC_TOOL, name, fingerprint=fingerprint, family=self._family)]
-
-    def is_mutating(self, invocation: ToolInvocation) -> bool:
-        """Return True: the effects are unknown."""
-        return True
 
     async def handle(self, invocation: ToolInvocation) -> ToolOutput:
         """Run the call by the callback or the client."""
@@ -168,6 +150,27 @@ class DynamicToolHandler:
         answer = await ask_client(context.call_id, self.options.name, invocation.args[0])
         output = ToolOutput(join_parts(answer.content_items, "\n"), answer.success)
         return to_tool_output(output, context.output_budget)
+
+
+def given_arguments(call: ToolCall, parameters: Mapping[str, Any]) -> dict[str, Json] | str:
+    """Return the arguments of a call of a tool that others check.
+
+    Args:
+        call: the call.
+        parameters: the tool's sanitized schema, which may be a subset of its author's.
+
+    Raises:
+        RespondToModel: they are no JSON object, or a required one is missing.
+    """
+    arguments = arguments_of(call)
+    missing = [name for name in parameters.get("required", ()) if name not in arguments]
+    if missing:
+        names = ", ".join(parameters["properties"])
+        raise RespondToModel(
+            f"The arguments of {call.tool_name} do not fit; nothing was run. Missing: "
+            f"{', '.join(missing)}. Its parameters are: {names}."
+        )
+    return arguments
 
 
 def _as_function(callback: Callable[..., Any], name: str) -> Tool:

@@ -18,7 +18,7 @@ from agent_magics.dispatch.consent.edits import readable_payload, shell_argument
 from agent_magics.dispatch.context import ToolContext, status_of
 from agent_magics.dispatch.person_code import marks_person_code
 from agent_magics.dispatch.pool import ThreadPool
-from agent_magics.dispatch.registry import ToolInvocation
+from agent_magics.dispatch.registry import ToolHandler, ToolInvocation
 from agent_magics.dispatch.results.json_text import plain_object
 from agent_magics.dispatch.results.outline import may_run_code
 from agent_magics.dispatch.results.output import small_output, to_tool_output
@@ -44,7 +44,7 @@ _WORDING = ThreadPool("agent-words", idle_limit=0.0)
 _LONGEST_LINE = 200  # of a tool's code, that is shown with its error
 
 
-class FunctionToolHandler:
+class FunctionToolHandler(ToolHandler):
     """Runs the calls of one `@tool` function."""
 
     kind = "function"
@@ -81,10 +81,6 @@ class FunctionToolHandler:
         if isinstance(payload, LocalShellPayload):
             return self.options.native
         return self.options.freeform is not None and isinstance(payload, CustomPayload)
-
-    def how_to_call(self) -> str:
-        """Return the hint for a call of the wrong kind."""
-        return f"Call {self.options.name} as a function, with its arguments as one JSON object."
 
     def prepare(self, call: ToolCall, context: ToolContext) -> ToolInvocation:
         """Check the arguments; the text of a freeform call is the first parameter."""
@@ -236,23 +232,17 @@ class FunctionToolHandler:
         return await self._fn(*invocation.args, **invocation.kwargs)
 
     async def _on_calling_loop(self, invocation: ToolInvocation) -> Any:
-        main_thread = invocation.context.turn.main_thread
-        if main_thread is None:
+        if invocation.context.turn.main_thread is None:
             return await self._run_async(invocation)
-        call = invocation.call
-        run = partial(self._run_async, invocation)
-        return await main_thread("async", call.call_id, call.tool_name, run)
+        return await _hand_over(invocation, "async", self._run_async)
 
     async def _on_thread(self, invocation: ToolInvocation) -> Any:
         return await run_off_loop(invocation.context, self._run_off_main, invocation)
 
     async def _on_main_thread(self, invocation: ToolInvocation) -> Any:
-        main_thread = invocation.context.turn.main_thread
-        if main_thread is None:
+        if invocation.context.turn.main_thread is None:
             return await self._on_thread(invocation)
-        call = invocation.call
-        run = partial(self._run_sync, invocation)
-        return await main_thread("sync", call.call_id, call.tool_name, run)
+        return await _hand_over(invocation, "sync", self._run_sync)
 
     def _run_off_main(self, invocation: ToolInvocation) -> Any:
         try:
@@ -298,6 +288,13 @@ class FunctionToolHandler:
         line = (own[-1].line or "")[:_LONGEST_LINE] if own else ""
         place = f" (line {own[-1].lineno}: {line})" if line else ""
         return f"{self.options.name} raised {error_text(error)}{place}"
+
+
+async def _hand_over(invocation: ToolInvocation, kind: str, run: Callable[..., Any]) -> Any:
+    """Let the thread that waits for the run make a call."""
+    main_thread, call = invocation.context.turn.main_thread, invocation.call
+    assert main_thread is not None  # some thread waits
+    return await main_thread(kind, call.call_id, call.tool_name, partial(run, invocation))
 
 
 def _plain_details(details: object) -> dict[str, Any]:

@@ -77,15 +77,10 @@ def _answered(entries: Iterable[Done]) -> Iterator[Done]:
     for done in entries:
         item = done.item if isinstance(done, records.ItemAdded) else None
         count += item is not None
-        if isinstance(item, CALL_TYPES):
-            open_calls[item.call_id or ""] += 1
-        elif isinstance(item, ToolCallOutput) and item.call_id:
-            open_calls[item.call_id] -= 1
-            if open_calls[item.call_id] < 0:
-                open_calls[item.call_id] = 0
-                count += 1  # its call
-                lost.append(count)
-                continue
+        if _answers_nothing(item, open_calls):
+            count += 1  # its call
+            lost.append(count)
+            continue
         if isinstance(done, records.HistoryShortened):
             gone = 2 * sum(place <= done.replaced for place in lost)
             yield replace(done, replaced=max(0, done.replaced - gone))
@@ -96,13 +91,20 @@ def _answered(entries: Iterable[Done]) -> Iterator[Done]:
 def _check_answers(items: Iterable[Item]) -> None:
     """Raise a ValueError where an output answers no call, since every provider refuses that."""
     open_calls = Counter[str]()
-    for item in items:
-        if isinstance(item, CALL_TYPES):
-            open_calls[item.call_id or ""] += 1
-        elif isinstance(item, ToolCallOutput) and item.call_id:
-            open_calls[item.call_id] -= 1
-            if open_calls[item.call_id] < 0:
-                raise ValueError(f"an output of {item.call_id!r} answers no call")
+    if any(_answers_nothing(item, open_calls) for item in items):
+        raise ValueError("an output answers no call")
+
+
+def _answers_nothing(item: Item | None, open_calls: Counter[str]) -> bool:
+    """Return whether an item is an output without its call; count calls and their outputs."""
+    if isinstance(item, CALL_TYPES):
+        open_calls[item.call_id or ""] += 1
+    if not isinstance(item, ToolCallOutput) or not item.call_id:
+        return False
+    if open_calls[item.call_id] > 0:
+        open_calls[item.call_id] -= 1
+        return False
+    return True
 
 
 def _waiting(entries: Sequence[Done]) -> list[str]:

@@ -129,7 +129,7 @@ def _runtime(
 ) -> ToolCallRuntime:
     store = conversation.store.of(setup.asker) if setup.asker else conversation.store
     return ToolCallRuntime(
-        ToolRouter(setup.specs, setup.registry),
+        ToolRouter(setup.registry),
         context,
         ToolOrchestrator(store, rules, setup.hooks, setup.settled),
         hooks=setup.hooks,

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from agent_magics.dispatch.context import TurnContext
@@ -218,7 +218,7 @@ class Turn:
         try:
             await asyncio.gather(*tasks)
         except BaseException:
-            await _cancel(tasks)
+            await cancel_all(tasks)
             raise
         finally:
             self._keep_finished(items, tasks)
@@ -251,8 +251,8 @@ async def _refused(reason: str) -> ToolOutput:
     return ToolOutput(reason, success=False)
 
 
-async def _cancel(tasks: Sequence["asyncio.Task[Any]"]) -> None:
-    """Cancel calls and wait until they have cleaned up."""
+async def cancel_all(tasks: Collection["asyncio.Task[Any]"]) -> None:
+    """Cancel tasks and wait until they have cleaned up."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -11,11 +11,11 @@ from typing import Any
 
 from agent_magics.approval.actions import Action, ActionKind, fingerprint_of
 from agent_magics.approval.rules import ProposedRule
-from agent_magics.dispatch.consent.edits import arguments_of
+from agent_magics.dispatch.consent.edits import readable_payload
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.foreign_schemas.sanitizer import sanitize_parameters
-from agent_magics.dispatch.handlers.dynamic import NOT_STRICT
-from agent_magics.dispatch.registry import ToolInvocation
+from agent_magics.dispatch.handlers.dynamic import NOT_STRICT, given_arguments
+from agent_magics.dispatch.registry import ToolHandler, ToolInvocation
 from agent_magics.dispatch.results.json_text import whole_text
 from agent_magics.dispatch.results.stored import HandleStore, is_handle
 from agent_magics.dispatch.tool import ToolOptions
@@ -79,7 +79,7 @@ def family_of(server: str, cards: Sequence[ToolCard]) -> str:
     return f"{server}@{digest}"
 
 
-class McpToolHandler:
+class McpToolHandler(ToolHandler):
     """Runs the calls of one MCP tool.
 
     Args:
@@ -118,26 +118,14 @@ class McpToolHandler:
         """Return whether the payload is JSON arguments."""
         return isinstance(payload, FunctionPayload | McpPayload)
 
-    def how_to_call(self) -> str:
-        """Return the hint for a call of the wrong kind."""
-        return f"Call {self.options.name} as a function, with its arguments as one JSON object."
-
     def prepare(self, call: ToolCall, context: ToolContext) -> ToolInvocation:
         """Check that the arguments are a JSON object and that no required one is missing.
 
         No more is checked: the schema that is sent may be a subset of the server's, which checks,
         too.
         """
-        arguments = arguments_of(call)
-        required = self.card.parameters.get("required", ())
-        missing = [name for name in required if name not in arguments]
-        if missing:
-            names = ", ".join(self.card.parameters["properties"])
-            raise RespondToModel(
-                f"The arguments of {self.options.name} do not fit; nothing was run. Missing: "
-                f"{', '.join(missing)}. Its parameters are: {names}."
-            )
-        tool, text = self.card.tool, _text_of(call.payload)
+        arguments = given_arguments(call, self.card.parameters)
+        tool, text = self.card.tool, readable_payload(call.payload)
         call = replace(call, payload=McpPayload(tool.server, tool.name, text))
         return ToolInvocation(call, context, (arguments,))
 
@@ -158,10 +146,6 @@ class McpToolHandler:
             )
         ]
 
-    def is_mutating(self, invocation: ToolInvocation) -> bool:
-        """Return whether the tool may change something: yes, unless its hints deny it."""
-        return bool(self.options.mutating)
-
     async def handle(self, invocation: ToolInvocation) -> ToolOutput:
         """Call the tool on its server."""
         context, tool = invocation.context, self.card.tool
@@ -179,12 +163,6 @@ class McpToolHandler:
 
 
 _KINDS = {"prompt": ActionKind.MCP_ASKING, "approve": ActionKind.MCP_ALLOWED}
-
-
-def _text_of(payload: ToolPayload) -> str:
-    if isinstance(payload, McpPayload):
-        return payload.raw_arguments
-    return payload.arguments if isinstance(payload, FunctionPayload) else ""
 
 
 def _with_values(arguments: Mapping[str, Json], handles: HandleStore) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def make_router(*functions):
     for fn in functions:
         builder.push_spec_with_parallel_support(offered_specs(fn), fn.tool_options.parallel)
         builder.register_handler(fn.tool_options.name, FunctionToolHandler(fn))
-    return ToolRouter(*builder.build())
+    return ToolRouter(builder.build()[1])
 
 
 def dispatch(router, call, **config):
@@ -161,7 +161,6 @@ def test_what_may_run_side_by_side():
     assert router.supports_parallel(function_call("read_file"))
     assert not router.supports_parallel(function_call("apply_patch"))
     assert router.supports_parallel(function_call("unknown"))
-    assert [spec.supports_parallel_tool_calls for spec in router.specs] == [True, False]
 
 
 def test_a_name_can_be_offered_and_registered_once():
