@@ -2,6 +2,7 @@
 
 import asyncio
 import hmac
+import logging
 import secrets
 import socket
 from collections.abc import Sequence
@@ -33,6 +34,8 @@ LARGEST_BODY = 4 * 1024 * 1024
 MOST_CONNECTIONS = 2 * MOST_CLIENTS
 _REQUEST_LIMIT = 10.0  # seconds in which a request has to come whole, headers and body
 _STOP_LIMIT = 5.0
+# Otherwise what clients do wrong would appear in the person's cells, as the library's errors.
+logging.getLogger("mcp").addHandler(logging.NullHandler())
 
 
 class _ClientConnection(H11Protocol):
@@ -188,10 +191,9 @@ class AccessGate:
             await self._app(scope, receive, send)
 
     def _refusal(self, headers: Headers, path: str) -> Response | None:
-        origin = headers.get("origin")
         if headers.getlist("host") not in [[host] for host in self._hosts]:
             return Response("Invalid Host header", 421)
-        if origin is not None and origin not in self._origins:
+        if not self._origins.issuperset(headers.getlist("origin")):
             return Response("Invalid Origin header", 403)
         scheme, _, given = headers.get("authorization", "").partition(" ")
         is_right = hmac.compare_digest(given.strip().encode(), self._token)

@@ -206,6 +206,69 @@ def test_a_body_without_end_is_refused(served: Any) -> None:
     assert answer.status_code == 413
 
 
+def raw(start: str, *more: str, body: bytes = b"", length: bool = True) -> bytes:
+    """Return a request with the right host and token, and other headers."""
+    named = [f"Content-Length: {len(body)}"] if length else []
+    lines = (start, "Host: <host>", "Authorization: Bearer <token>", *more, *named, "", "")
+    return "\r\n".join(lines).encode("latin-1") + body
+
+
+def said(body: bytes, *more: str) -> bytes:
+    kinds = ("Content-Type: application/json", "Accept: application/json, text/event-stream")
+    return raw("POST /mcp HTTP/1.1", *kinds, *more, body=body)
+
+
+GET, POST = "GET /mcp HTTP/1.1", "POST /mcp HTTP/1.1"
+PING = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}'
+HOSTILE_REQUESTS = [
+    *(said(PING), said(PING, "Origin: http://evil"), said(PING, "Origin: null")),
+    said(PING, "Origin: http://<host>", "Origin: http://evil"),
+    *(said(PING, "Mcp-Session-Id: abc"), said(PING, "Mcp-Session-Id: \xff\xfe")),
+    *(said(PING, "Content-Encoding: gzip"), said(PING, "Authorization: Bearer x")),
+    *(raw(GET, "Host: evil"), raw("GET http://evil/mcp HTTP/1.1"), raw("GET //mcp HTTP/1.1")),
+    *(raw("GET /mcp/../mcp HTTP/1.1"), raw("GET /mcp%00 HTTP/1.1"), raw("GET /mcp/ HTTP/1.1")),
+    *(raw("GET /%6dcp HTTP/1.1"), raw(f"GET /{'a' * 1_000_000} HTTP/1.1")),
+    *(raw(GET, *(f"X-{n}: y" for n in range(20_000))), raw(GET, f"X: {'y' * 1_000_000}")),
+    *(raw(GET, "X: a\rb"), raw(GET, "X: a", " b"), b"\x16\x03\x01\x02\0\x01" + bytes(500)),
+    *(raw(POST, "Transfer-Encoding: chunked", body=b"0\r\n\r\n"), raw(POST, "Content-Length: -5")),
+    raw(POST, "Content-Length: 99999999999999999999", length=False),
+    raw(POST, "Content-Length: 5", "Content-Length: 6", length=False),
+    raw(POST, "Transfer-Encoding: xchunked", length=False),
+    raw(
+        POST,
+        "Transfer-Encoding: chunked",
+        body=b"1;" + b"x" * 99_999 + b"\r\n{\r\n0\r\n\r\n",
+        length=False,
+    ),
+    *(said(b"[" * 1_000_000), said(b'{"a":' * 99_999 + b"1" + b"}" * 99_999), said(b"\xff")),
+    said(b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": ' + b"[" * 500_000),
+    *(said(PING.replace(b"1,", each + b",")) for each in (b"9" * 9_999, b"NaN", b"[1]", b"{}")),
+    *(said(b"[" + b",".join([PING] * 999) + b"]"), said(PING.replace(b"ping", b"\\ud800"))),
+    said(PING.replace(b"ping", b"tools/call")),
+    *(raw(f"{verb} /mcp HTTP/1.1") for verb in ("OPTIONS", "TRACE", "CONNECT", "DELETE", "PRI")),
+    raw("DELETE /mcp HTTP/1.1", "Mcp-Session-Id: zz"),
+    raw(GET, "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Key: x"),
+    raw(GET, "Upgrade: h2c", "Connection: Upgrade, HTTP2-Settings", "HTTP2-Settings: AAMA"),
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+]
+
+
+def test_hostile_requests_are_refused_and_the_next_is_answered(served: Any) -> None:
+    url = httpx2.URL(served.url)
+    for number, request in enumerate(HOSTILE_REQUESTS):
+        filled = request.replace(b"<host>", url.netloc).replace(b"<token>", served.token.encode())
+        with socket.create_connection((url.host, url.port), timeout=LIMIT) as connection:
+            with suppress(OSError):  # it has hung up before all was sent
+                connection.sendall(filled)
+            answer = b""
+            with suppress(ConnectionResetError):
+                answer = connection.recv(12)
+        assert answer == b"" or answer.startswith(b"HTTP/1.1 4"), (number, answer)
+        assert served.running
+    bearer = {"Authorization": f"Bearer {served.token}"}
+    assert post(served, **bearer).status_code == 400, "it wants a hello first"
+
+
 def hung_up(connection: socket.socket) -> bool:
     """Wait until the server has closed the connection."""
     connection.settimeout(LIMIT)
