@@ -9,7 +9,6 @@
 A bug is none of these: it propagates. ``asyncio.CancelledError`` is always re-raised.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 _MOST_TOLD = 10_000  # characters of an error
@@ -87,18 +86,12 @@ class SandboxDenied(RespondToModel):
 
     Attributes:
         denial: the denied operation.
-        output: text of the result, as the model reads it.
-        details: the result's details for people.
     """
 
-    def __init__(
-        self, denial: SandboxDenial, output: str, details: Mapping[str, object] | None = None
-    ) -> None:
+    def __init__(self, denial: SandboxDenial, output: str) -> None:
         line_end = "" if not output or output.endswith("\n") else "\n"
         super().__init__(f"{output}{line_end}[{denial.sentence}]")
         self.denial = denial
-        self.output = output
-        self.details = dict(details or {})
 
 
 class FatalError(AgentMagicsError):

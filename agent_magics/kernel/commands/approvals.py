@@ -4,8 +4,7 @@ from agent_magics.app import Agent
 from agent_magics.approval.grants import Grant
 from agent_magics.approval.rules import RuleBook
 from agent_magics.approval.rules_file import Rule
-from agent_magics.kernel.commands.table import table
-from agent_magics.kernel.commands.words import Forms
+from agent_magics.kernel.commands.words import Forms, table
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span

@@ -31,11 +31,10 @@ from agent_magics.kernel.commands.project.skills import SKILLS
 from agent_magics.kernel.commands.recordings.report import RECORDINGS
 from agent_magics.kernel.commands.serving import SERVE_WORDS, serve
 from agent_magics.kernel.commands.settings import SHOWN_SETTINGS, settings_table
-from agent_magics.kernel.commands.table import table
 from agent_magics.kernel.commands.tool_list import TOOLS
 from agent_magics.kernel.commands.usage import show_usage
 from agent_magics.kernel.commands.welcome import show_welcome
-from agent_magics.kernel.commands.words import Command, Returned, help_table
+from agent_magics.kernel.commands.words import Command, Returned, help_table, table
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.kernel.questions.ladder import stdin_allowed
 from agent_magics.project.instructions import (

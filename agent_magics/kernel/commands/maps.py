@@ -5,8 +5,7 @@ from datetime import datetime
 from pathlib import Path
 
 from agent_magics.app import Agent
-from agent_magics.kernel.commands.table import table
-from agent_magics.kernel.commands.words import Forms
+from agent_magics.kernel.commands.words import Forms, table
 from agent_magics.models.providers.catalog import dollars
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span

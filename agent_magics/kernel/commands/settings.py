@@ -1,8 +1,7 @@
 """``%agent settings``: shows the settings and their sources; trusts a project's settings."""
 
 from agent_magics.config_files.trust import SHOWN_DIGEST
-from agent_magics.kernel.commands.table import table
-from agent_magics.kernel.commands.words import Forms
+from agent_magics.kernel.commands.words import Forms, table
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.protocol.brief import brief
 from agent_magics.protocol.errors import FatalError

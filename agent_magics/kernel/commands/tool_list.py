@@ -6,8 +6,7 @@ from typing import Any
 from agent_magics.app import Agent
 from agent_magics.config_files.trust import SHOWN_DIGEST
 from agent_magics.dispatch.handlers.registrations import source_of
-from agent_magics.kernel.commands.table import table
-from agent_magics.kernel.commands.words import Forms
+from agent_magics.kernel.commands.words import Forms, table
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.protocol.brief import meant
 from agent_magics.protocol.errors import FatalError

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from agent_magics.app import Agent
 from agent_magics.engine.cost import Spending, context_share, tool_shares
-from agent_magics.kernel.commands.table import table
+from agent_magics.kernel.commands.words import table
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.models.providers.catalog import DATE, dollars, find_model
 from agent_magics.render.markdown import code_span

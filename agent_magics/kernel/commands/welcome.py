@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from agent_magics.kernel.commands.login import describe_key
-from agent_magics.kernel.commands.table import table
+from agent_magics.kernel.commands.words import table
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.render.markdown import code_span
 

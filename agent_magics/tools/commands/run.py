@@ -111,7 +111,7 @@ class RunningCommand:
         report = replace(report, seen=f"[{denial.seen}]")
         if self._ctx.config.approval is ApprovalPolicy.ON_FAILURE:
             output = report.to_output(self._ctx.output_budget)
-            raise SandboxDenied(denial, output.text, output.details)
+            raise SandboxDenied(denial, output.text)
         return report.with_notes(f"[{denial.sentence}]")
 
     def abandon(self) -> None:

@@ -108,7 +108,6 @@ class McpToolHandler(ToolHandler):
             name, card.description, card.parameters, strict=False, strict_reason=NOT_STRICT
         )
         self.family = ""
-        self._config = config
         self._manager = manager
         self._kind = _KINDS.get(config.approval_mode) or (
             ActionKind.MCP_READING if card.only_reads else ActionKind.MCP_OTHER

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from agent_magics.approval.actions import Action, ActionKind
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.tool import tool
+from agent_magics.dispatch.turn import LiveDocument
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.events import CellChanged, PatchApplyEnd
 from agent_magics.protocol.items import InputImage, InputText, Json
@@ -66,6 +67,13 @@ def _assess_delete(arguments: Mapping[str, Any], ctx: ToolContext) -> list[Actio
     return _change("delete", f"cell {cell_id}", _diff(before, "", cell_id))
 
 
+def _opened(ctx: ToolContext | None) -> tuple[LiveDocument, ToolContext]:
+    """Return the open notebook, and the context of the call, which only a turn has."""
+    document = document_of(ctx)
+    assert ctx is not None  # else there is no document
+    return document, ctx
+
+
 def _known(cell_id: str, version: str, ctx: ToolContext) -> str:
     """Return the cell's text in the version that the model read; refuse the model's own cell."""
     document = document_of(ctx)
@@ -101,8 +109,7 @@ async def notebook_insert_cell(
         after: id of the cell above it; left out, it comes directly below your own cell.
         kind: what cell it is.
     """
-    document = document_of(ctx)
-    assert ctx is not None
+    document, ctx = _opened(ctx)
     written = document.as_written(kind, source)
     above = after or document.asker(ctx.turn_id)
     made = await document.request(ctx.turn_id, "insert", after=above, kind=kind, source=written)
@@ -129,8 +136,7 @@ async def notebook_edit_cell(
         version: the version that notebook_read showed; if the person has changed the cell since,
             nothing is done and you are told what stands there.
     """
-    document = document_of(ctx)
-    assert ctx is not None
+    document, ctx = _opened(ctx)
     before = document.read_as(cell_id, version)
     kind = document.kind_of(cell_id)
     written = document.as_written(kind, source, before)
@@ -163,8 +169,7 @@ async def notebook_delete_cell(
         cell_id: the cell.
         version: the version that notebook_read showed.
     """
-    document = document_of(ctx)
-    assert ctx is not None
+    document, ctx = _opened(ctx)
     before = document.read_as(cell_id, version)
     step = uuid.uuid4().hex
     wish = {"cell": cell_id, "expected": before, "step": step}
@@ -195,8 +200,7 @@ async def notebook_run_cell(
         cell_id: the cell.
         version: the version that notebook_read showed.
     """
-    document = document_of(ctx)
-    assert ctx is not None
+    document, ctx = _opened(ctx)
     source = document.read_as(cell_id, version)
     # Checked before the code runs: the cell must be able to show the outputs.
     step = uuid.uuid4().hex

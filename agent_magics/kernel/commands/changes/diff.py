@@ -9,6 +9,7 @@ from agent_magics.engine.file_changes.turn import diff_event
 from agent_magics.file_history.journal import ChangeJournal, TurnChanges
 from agent_magics.file_history.workspace import memories_of
 from agent_magics.kernel.cell.publishing import CellPublisher
+from agent_magics.kernel.commands.words import table
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.protocol.brief import first_of, number_of
 from agent_magics.protocol.errors import FatalError
@@ -17,6 +18,7 @@ from agent_magics.protocol.items import Json
 from agent_magics.render.describe import one_line
 from agent_magics.render.diffs.changes import changes_item, changes_markdown, changes_plain
 from agent_magics.render.diffs.side_by_side import side_by_side
+from agent_magics.render.markdown import code_span
 
 _USAGE = (
     "%agent diff takes nothing (the last turn that changed files), a number that counts back "
@@ -64,10 +66,6 @@ def _chosen(turns: Sequence[TurnChanges], word: str) -> list[TurnChanges]:
 
 
 def _listed(agent: Agent, journal: ChangeJournal, turns: Sequence[TurnChanges]) -> str:
-    # Late: most kernels never ask for it.
-    from agent_magics.kernel.commands.table import table  # noqa: PLC0415
-    from agent_magics.render.markdown import code_span  # noqa: PLC0415
-
     rows = []
     for number, turn in enumerate(turns, start=1):
         event = diff_event(journal, [turn], agent.config.cwd)

@@ -7,7 +7,7 @@ from typing import Any
 from agent_magics.file_history.journal import UndoResult
 from agent_magics.files.paths import shown_path
 from agent_magics.kernel.commands.changes.diff import chosen_agent, publish_diff
-from agent_magics.kernel.commands.conversations.rewinding import redo_rewind
+from agent_magics.kernel.commands.conversations.rewinding import left_alone, redo_rewind
 from agent_magics.kernel.commands.live_code import undo as undo_variables
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.protocol.brief import first_of
@@ -65,10 +65,7 @@ def _report(
     titles = ", ".join(code_span(one_line(turn.title)) for turn in way.turns)
     lines = [f"{word}: {titles}.", ""]
     lines += [f"- {code_span(name)}" for name in _named(way.paths, cwd)] or ["- no file"]
-    lines += [
-        f"- Left alone: {code_span(shown_path(each.change.path, cwd))}, since {each.reason}."
-        for each in way.obstacles
-    ]
+    lines += left_alone({shown_path(e.change.path, cwd): e.reason for e in way.obstacles})
     if way.doubtful:
         names = ", ".join(map(code_span, _named(way.doubtful, cwd)))
         lines.append(f"- Left alone, since a session or you changed it: {names}.")

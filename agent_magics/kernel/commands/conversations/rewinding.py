@@ -55,7 +55,7 @@ def rewind(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
     if "variables" in parts:
         live = notebook.live_kernel.changes
         left, forth.variables = live.put_back_turns(way.turns, notebook.shell.user_ns)
-        lines += _left_alone(left)
+        lines += left_alone(left)
     return "\n".join(lines).rstrip()
 
 
@@ -80,7 +80,7 @@ def redo_rewind(notebook: NotebookAgents, name: str) -> str:
     left = notebook.live_kernel.changes.put_forth(forth.variables, namespace)
     names = [name for name in _names(forth.variables) if name not in left]
     lines += [f"- Variables: {', '.join(map(code_span, names))}."] if names else []
-    return "\n".join([*lines, *_left_alone(left)]).rstrip()
+    return "\n".join([*lines, *left_alone(left)]).rstrip()
 
 
 def _is_wanted(notebook: NotebookAgents) -> bool:
@@ -127,8 +127,9 @@ def _of_files(way: UndoResult | None, cwd: Path) -> list[str]:
 
 def _obstacles(way: UndoResult, cwd: Path) -> list[str]:
     shown = way.obstacles[:_MOST_NAMED]
-    return _left_alone({shown_path(each.change.path, cwd): each.reason for each in shown})
+    return left_alone({shown_path(each.change.path, cwd): each.reason for each in shown})
 
 
-def _left_alone(reasons: Mapping[str, str]) -> list[str]:
+def left_alone(reasons: Mapping[str, str]) -> list[str]:
+    """Return a line for each name that was not restored, with the reason."""
     return [f"- Left alone: {code_span(name)}, since {why}." for name, why in reasons.items()]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agent_magics.app import Agent, conversations
 from agent_magics.engine.conversation import Conversation
-from agent_magics.kernel.commands.table import table
+from agent_magics.kernel.commands.words import table
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.errors import FatalError

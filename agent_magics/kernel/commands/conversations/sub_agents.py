@@ -2,8 +2,7 @@
 
 from agent_magics.config_files.trust import SHOWN_DIGEST
 from agent_magics.delegation.files import ProjectAgents, find_types
-from agent_magics.kernel.commands.table import table
-from agent_magics.kernel.commands.words import Forms
+from agent_magics.kernel.commands.words import Forms, table
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.models.providers.catalog import dollars
 from agent_magics.protocol.errors import FatalError

@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent_magics.kernel.commands.mcp.waiting import manager_of, wait_for
-from agent_magics.kernel.commands.table import table
-from agent_magics.kernel.commands.words import Returned
+from agent_magics.kernel.commands.words import Returned, table
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.mcp.client.manager import McpConnectionManager
 from agent_magics.protocol.errors import FatalError, RespondToModel

@@ -21,8 +21,7 @@ from agent_magics.kernel.commands.mcp.files import (
     trust_servers,
 )
 from agent_magics.kernel.commands.mcp.waiting import manager_of, server_of, wait_for
-from agent_magics.kernel.commands.table import table
-from agent_magics.kernel.commands.words import Forms
+from agent_magics.kernel.commands.words import Forms, table
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.mcp.client.manager import McpConnectionManager
 from agent_magics.mcp.config.sources import read_mcp_config

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from agent_magics.config_files.places import user_config_file
 from agent_magics.config_files.trust import SHOWN_DIGEST
-from agent_magics.kernel.commands.table import table
+from agent_magics.kernel.commands.words import table
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.mcp.client.manager import McpConnectionManager
 from agent_magics.mcp.config.edit import McpFile

@@ -3,8 +3,7 @@
 import asyncio
 
 from agent_magics.kernel.commands.mcp.waiting import wait_for
-from agent_magics.kernel.commands.table import table
-from agent_magics.kernel.commands.words import Forms
+from agent_magics.kernel.commands.words import Forms, table
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.protocol.config import Settings
 from agent_magics.protocol.errors import FatalError

@@ -2,8 +2,7 @@
 
 from agent_magics.config_files.trust import SHOWN_DIGEST
 from agent_magics.files.paths import printable
-from agent_magics.kernel.commands.table import table
-from agent_magics.kernel.commands.words import Forms
+from agent_magics.kernel.commands.words import Forms, table
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.project.fingerprints import Fingerprints
 from agent_magics.project.memory import Note, NoteFolder, StoredNotes, note_folders, with_changes

@@ -7,8 +7,7 @@ from typing import Any
 
 from agent_magics.approval.rules import RuleBook
 from agent_magics.config_files.trust import SHOWN_DIGEST, Trustable, check_length
-from agent_magics.kernel.commands.table import table
-from agent_magics.kernel.commands.words import Forms
+from agent_magics.kernel.commands.words import Forms, table
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.mcp.config.sources import ProjectServers
 from agent_magics.project.digests import ProjectText, digest_of_all, untrusted

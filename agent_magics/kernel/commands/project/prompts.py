@@ -1,8 +1,7 @@
 """``%agent prompts``: lists the prompts, shows one, and trusts those that wait for it."""
 
 from agent_magics.config_files.trust import SHOWN_DIGEST
-from agent_magics.kernel.commands.table import table
-from agent_magics.kernel.commands.words import Forms
+from agent_magics.kernel.commands.words import Forms, table
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.project.digests import describe_problem, digest_of_all, untrusted, usable
 from agent_magics.project.prompts import PromptFile, find_prompts, trust_prompts

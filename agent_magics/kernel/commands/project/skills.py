@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from agent_magics.config_files.trust import SHOWN_DIGEST
 from agent_magics.kernel.cell.publishing import publish_text
 from agent_magics.kernel.commands.project.skill_tests import TEST, run_skill_test
-from agent_magics.kernel.commands.table import table
-from agent_magics.kernel.commands.words import Forms
+from agent_magics.kernel.commands.words import Forms, table
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.project.digests import describe_problem, digest_of_all, untrusted, usable
 from agent_magics.project.skills import Skill, find_skills, trust_skills

@@ -6,8 +6,7 @@ from agent_magics.kernel.commands.recordings.notebook_prompts import (
     NotebookPrompts,
     prompts_of_notebook,
 )
-from agent_magics.kernel.commands.table import table
-from agent_magics.kernel.commands.words import Forms
+from agent_magics.kernel.commands.words import Forms, table
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.models.recordings.format import (
     BY_HAND,

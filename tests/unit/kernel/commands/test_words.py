@@ -6,7 +6,7 @@ import re
 import pytest
 
 from agent_magics.kernel.commands.control import WORDS
-from agent_magics.kernel.commands.words import Forms
+from agent_magics.kernel.commands.words import Forms, table
 from agent_magics.kernel.completion.options import complete_line
 from agent_magics.protocol.errors import FatalError
 
@@ -76,3 +76,18 @@ def test_each_command_has_a_line_of_help_and_nothing_that_completes_one_that_sta
 )
 def test_what_may_follow_completes(line: str, words: list[str]) -> None:
     assert complete_line(line, argparse.ArgumentParser(), {})[1] == words
+
+
+def test_numbers_stand_on_the_right_and_words_on_the_left():
+    rows = [("`a`", "1,250", "0.045 USD", "no"), ("b", "-", "", "12 of them, or so")]
+    assert table(("Tool", "Tokens", "Cost", "Says"), rows).splitlines() == [
+        "| Tool | Tokens | Cost | Says |",
+        "| :--- | ---: | ---: | :--- |",
+        "| `a` | 1,250 | 0.045 USD | no |",
+        "| b | - |  | 12 of them, or so |",
+    ]
+
+
+def test_nothing_in_a_cell_breaks_the_table():
+    assert table(("A",), [("x|y\nz",)]) == "| A |\n| :--- |\n| x\\|y z |"
+    assert table(("A", "B"), []).count("\n") == 1

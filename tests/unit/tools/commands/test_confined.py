@@ -284,10 +284,9 @@ def forbidden(*arguments, **options):
 
 def test_a_denial_that_is_raised_loses_nothing():
     denial = SandboxDenial("write", "/x", "The sandbox refused writing /x.")
-    raised = SandboxDenied(denial, "Exit code: 1\nall of it", {"exit_code": 1})
+    raised = SandboxDenied(denial, "Exit code: 1\nall of it")
     assert isinstance(raised, RespondToModel)
     assert str(raised) == "Exit code: 1\nall of it\n[The sandbox refused writing /x.]"
-    assert raised.output == "Exit code: 1\nall of it" and raised.details == {"exit_code": 1}
 
 
 # -- protected files -------------------------------------------------------------------------------
