@@ -12,6 +12,8 @@ _WIDTH: Final = 80
 # Longer arguments are cut before they are looked at; room for the words that say so.
 _MOST_LAID_OUT: Final = 1_000_000
 _MARK: Final = 100
+# What JSON would write with a backslash is shown as it is.
+_ESCAPED: Final = re.compile(r'[\n"\\]')
 # Drawn as nothing although Unicode calls them letters, marks or symbols.
 _BLANK_RANGES: Final = (
     (0x034F, 0x034F),  # combining grapheme joiner
@@ -88,8 +90,8 @@ def pretty_arguments(text: str) -> str:
         text: JSON text, or code.
 
     Returns:
-        A JSON object with one field per line, strings of several lines as a block whose lines start
-        with "│"; other text unchanged, as is an object with a repeated name, since a parser would
+        A JSON object with one field per line, strings of several lines or with quotes as a block
+        whose lines start with "│"; other text unchanged, as is an object with a repeated name, since a parser would
         silently drop the first. Invisible characters are written out.
     """
     try:
@@ -104,7 +106,7 @@ def pretty_arguments(text: str) -> str:
 def _lay_out(name: str, value: object) -> str:
     # A name is quoted like any string: with a line end in it, it could pass for two fields.
     label = name if name.isidentifier() else json.dumps(name, ensure_ascii=False)
-    if isinstance(value, str) and "\n" in value:
+    if isinstance(value, str) and _ESCAPED.search(value):
         # The bar tells the lines of a value from a value that imitates further fields.
         return "\n".join([f"{label}:", *(f"  │ {line}" for line in value.split("\n"))])
     line = json.dumps(value, ensure_ascii=False)

@@ -90,6 +90,9 @@ def ways_to_give(address: str) -> str:
 
 def way_to_mend(address: str) -> str:
     """Return a phrase on how to replace a refused key for `address`."""
+    if name := key_name_in_use(address):
+        first = f"set a valid {name}, which goes before a key of %agent login"
+        return f"{first}, or give one with api_key=..."
     name = next(iter(key_names_of(address)), "")
     login = _LOGIN.format(place=place_of(address))
     return f"set a valid {name}, or {login}" if name else login

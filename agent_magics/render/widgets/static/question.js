@@ -11,7 +11,9 @@ function drawHead(model, id) {
     head.append(make("strong", "agm-danger", "Dangerous: "));
   }
   if (model.get("tool")) {
-    head.append(make("strong", "", model.get("tool")), " wants to run: ");
+    const text = model.get("arguments");
+    const wants = DIFF.test(text) || PATCH.test(text) ? " wants to change: " : " wants to run: ";
+    head.append(make("strong", "", model.get("tool")), wants);
   }
   head.append(make(model.get("tool") ? "code" : "span", "agm-target", model.get("target")));
   return head;

@@ -169,7 +169,7 @@ def test_a_wrong_key_is_one_sentence(azure, monkeypatch):
     azure(responses=["never"])
     monkeypatch.setenv("AZURE_OPENAI_API_KEY", "f" * 32)
     said = failure(V1)
-    assert "refused the API key (401): set a valid AZURE_OPENAI_API_KEY" in said
+    assert "refused the API key (401): set a valid AZURE_OPENAI_API_KEY, which goes before" in said
     assert "f" * 32 not in said
 
 

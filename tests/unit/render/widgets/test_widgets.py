@@ -115,6 +115,13 @@ def test_a_string_of_several_lines_cannot_pass_for_fields() -> None:
     assert shown == 'code:\n  │ x = 1\n  │ timeout: 10\n"a\\nb": 2'
 
 
+def test_code_with_quotes_is_shown_as_it_is_written() -> None:
+    assert (
+        pretty_arguments(r'{"code": "print(\"a\\n\")", "n": "b"}')
+        == 'code:\n  │ print("a\\n")\nn: "b"'
+    )
+
+
 @pytest.mark.parametrize(
     "text",
     ['{"command":"rm -rf /","command":"ls"}', "print(1)", "[1,\n2]", "", "[" * 100_000],
