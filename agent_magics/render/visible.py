@@ -91,8 +91,8 @@ def pretty_arguments(text: str) -> str:
 
     Returns:
         A JSON object with one field per line, strings of several lines or with quotes as a block
-        whose lines start with "│"; other text unchanged, as is an object with a repeated name, since
-        a parser would silently drop the first. Invisible characters are written out.
+        whose lines start with "│"; other text unchanged, as is an object with a repeated name,
+        since a parser would silently drop the first. Invisible characters are written out.
     """
     try:
         fields = json.loads(text, object_pairs_hook=_unique_fields)
