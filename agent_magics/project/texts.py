@@ -20,11 +20,13 @@ from agent_magics.files.plain_files import NotPlain, read_with_status
 
 MOST_FILES, MOST_BYTES, MOST_FOLDERS_DEEP = 500, 8 << 20, 8
 
-# What a terminal obeys, what turns the order of letters round, and the invisible tag characters, by
-# which a text says to a model what people do not see.
+# What a terminal obeys, what turns the order of letters round, and the invisible tag characters and
+# variation selectors, by which a text says to a model what people do not see. One selector or
+# joiner by itself belongs to an emoji or a script.
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff"
-    "\U000e0000-\U000e007f]"
+    "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0\U000e0000-\U000e007f\U000e0100-\U000e01ef]"
+    "|[\ufe00-\ufe0f]{2,}|[\u200c\u200d]{2,}"
 )
 
 

@@ -1,6 +1,7 @@
 """Validates settings by the types of their table; each mistake is one sentence."""
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
@@ -11,7 +12,7 @@ from typing import Annotated, Any, get_args, get_origin
 from agent_magics.models.providers.catalog import DATE, find_model
 from agent_magics.models.providers.endpoints import check_address, endpoint_of
 from agent_magics.models.providers.families import check_features
-from agent_magics.protocol.brief import meant
+from agent_magics.protocol.brief import brief, meant
 from agent_magics.protocol.config import (
     Address,
     CheckedByUser,
@@ -25,6 +26,9 @@ from agent_magics.protocol.config import (
 from agent_magics.protocol.errors import FatalError
 from agent_magics.settings.table import KINDS, SETTINGS, Kind, choices_of, least_of
 
+_LONGEST_SHOWN = 300  # characters of a value
+_KEY_IN_ADDRESS = re.compile(r"(?<=://)[^/\s'\"]*(?=@)|(?<=\?)[^\s'\"]+")
+_NO_FOLDER = "is not a folder; give one that exists."
 _NO_WORKSPACE = frozenset(
     {
         *("/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/proc", "/run", "/sbin", "/sys"),
@@ -47,7 +51,8 @@ def validated(given: Mapping[str, object]) -> dict[str, Any]:
     """
     for name in given:
         if name not in SETTINGS:
-            raise FatalError(f"{name!r} is not a setting; {meant(name, SETTINGS)}")
+            shown = brief(repr(name), _LONGEST_SHOWN)
+            raise FatalError(f"{shown} is not a setting; {meant(name, SETTINGS)}")
     return {name: _validated(name, value) for name, value in given.items()}
 
 
@@ -59,7 +64,14 @@ def _validated(name: str, value: object) -> Any:
     except pydantic.ValidationError as error:
         first = error.errors()[0]
         problem = _problem(name, str(first["type"]), first.get("ctx", {}))
-        raise FatalError(f"{name}={value!r} {problem}") from None
+        raise FatalError(f"{name}{_shown(name, value)} {problem}") from None
+
+
+def _shown(name: str, value: object) -> str:
+    """Return a value for an error: not at length, and without a key."""
+    if name == "api_key":
+        return ""
+    return f"={_KEY_IN_ADDRESS.sub('…', brief(repr(value), _LONGEST_SHOWN))}"
 
 
 @cache
@@ -107,8 +119,10 @@ def _existing_folder(path: object) -> Path:
             "cannot be found: the folder that this process works in was deleted. Change to one "
             "that exists (os.chdir), or start the kernel anew."
         ) from None
-    if not folder.is_dir():
-        raise ValueError("is not a folder; give one that exists.")
+    except (OSError, ValueError):  # such as one with a NUL
+        raise ValueError(_NO_FOLDER) from None
+    if not os.path.isdir(folder):  # noqa: PTH112 - `Path.is_dir` raises where a name is too long
+        raise ValueError(_NO_FOLDER)
     return folder
 
 
@@ -118,10 +132,12 @@ def _limits(value: object) -> Any:
         return value or LoopLimits()
     known = [field.name for field in fields(LoopLimits)]
     if not isinstance(value, Mapping) or not set(value) <= set(known):
-        raise FatalError(f"loops={value!r} takes these and no others: {', '.join(known)}.")
+        shown = brief(repr(value), _LONGEST_SHOWN)
+        raise FatalError(f"loops={shown} takes these and no others: {', '.join(known)}.")
     for name, count in value.items():
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise FatalError(f"loops: {name}={count!r} must be a whole number of at least 1.")
+            shown = brief(repr(count), _LONGEST_SHOWN)
+            raise FatalError(f"loops: {name}={shown} must be a whole number of at least 1.")
     return LoopLimits(**value)
 
 

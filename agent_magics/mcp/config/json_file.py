@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from agent_magics.config_files.json_places import JsonPlaces, parse_json
-from agent_magics.mcp.config.table import TableReader
+from agent_magics.mcp.config.table import LONGEST_SHOWN, TableReader
+from agent_magics.protocol.brief import brief
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.mcp import McpServerConfig
 
@@ -60,8 +61,8 @@ def read_mcp_json(
     if not isinstance(servers, dict):
         raise FatalError(f'{place("", "")}: this file holds {{"{_TOP}": {{NAME: {{...}}}}}}.')
     if unknown := [key for key in data if key not in (_TOP, "inputs", "$schema")]:
-        line = places.line_of(unknown[0])
-        raise FatalError(f"{path}, line {line}: {unknown[0]!r} is not known; there is: {_TOP}.")
+        line, shown = places.line_of(unknown[0]), brief(repr(unknown[0]), LONGEST_SHOWN)
+        raise FatalError(f"{path}, line {line}: {shown} is not known; there is: {_TOP}.")
     reader = TableReader(place, path.parent)
     found, left_out = [], []
     for name, table in servers.items():
@@ -83,7 +84,8 @@ def _as_table(table: Any, environment: Mapping[str, str] | None, place: Any, nam
         kind = converted.pop("type")
         if not isinstance(kind, str) or kind not in _TYPES:
             known = ", ".join(_TYPES)
-            raise FatalError(f"{place(name, 'type')}: type {kind!r} is not one of: {known}.")
+            shown = brief(repr(kind), LONGEST_SHOWN)
+            raise FatalError(f"{place(name, 'type')}: type {shown} is not one of: {known}.")
         converted["transport"] = _TYPES[kind]
     if "disabled" in converted:
         disabled = converted.pop("disabled")
@@ -95,7 +97,7 @@ def _as_table(table: Any, environment: Mapping[str, str] | None, place: Any, nam
     if "timeout" in converted:  # in milliseconds in this file
         timeout = converted.pop("timeout")
         plain = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
-        converted["tool_timeout_sec"] = timeout / 1000 if plain else timeout
+        converted["tool_timeout_sec"] = timeout * 0.001 if plain and 0 < timeout < 1e12 else timeout
     for key in _EXPANDED:
         if key in converted and environment is not None:
             converted[key] = _expanded(converted[key], environment)

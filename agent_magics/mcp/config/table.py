@@ -3,7 +3,6 @@
 Law: the values of `env`, `headers` and `args` are in no message, since they may be secrets.
 """
 
-import math
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeVar
 from urllib.parse import urlsplit
 
+from agent_magics.protocol.brief import brief
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.mcp import McpServerConfig
 
@@ -21,6 +21,8 @@ Choice = TypeVar("Choice", bound=str)
 APPROVAL_MODES: tuple[Literal["auto", "prompt", "approve"], ...] = ("auto", "prompt", "approve")
 TRANSPORTS: tuple[Literal["stdio", "http", "sse"], ...] = ("stdio", "http", "sse")
 LONGEST_NAME = 64
+_MOST_SECONDS = 1e9
+LONGEST_SHOWN = 100  # characters of a value in an error
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, section 5.6.2
 _TOKEN_KEYS = frozenset({"bearer_token", "token", "api_key"})
@@ -128,7 +130,9 @@ class TableReader:
             self.refuse(key, f"{key} must be a table of texts")
         for name, each in value.items():
             if not isinstance(name, str) or not isinstance(each, str) or "\0" in each:
-                self.refuse(key, f"the value of {name!r} in {key} must be text")
+                self.refuse(
+                    key, f"the value of {brief(repr(name), LONGEST_SHOWN)} in {key} must be text"
+                )
         return dict(value)
 
     def _switch(self, key: str) -> bool:
@@ -140,7 +144,7 @@ class TableReader:
     def _seconds(self, key: str) -> float:
         value = self._table[key]
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not number or not math.isfinite(value) or value <= 0:
+        if not number or not 0 < value < _MOST_SECONDS:
             self.refuse(key, f"{key} must be a number of seconds above 0")
         return float(value)
 
@@ -153,7 +157,8 @@ class TableReader:
     def _choice(self, key: str, choices: Sequence[Choice]) -> Choice:
         value = self._table[key]
         if value not in choices or not isinstance(value, str):
-            self.refuse(key, f"{key} = {value!r} is not one of: {' | '.join(choices)}")
+            shown = brief(repr(value), LONGEST_SHOWN)
+            self.refuse(key, f"{key} = {shown} is not one of: {' | '.join(choices)}")
         return choices[choices.index(value)]
 
     def _approval_mode(self, key: str) -> Literal["auto", "prompt", "approve"]:
@@ -180,7 +185,9 @@ class TableReader:
         for name, value in headers.items():
             # A line break would allow a value to inject further headers.
             if not _HEADER_NAME.fullmatch(name) or re.search(r"[\r\n]", value):
-                self.refuse(key, f"{name!r} in headers cannot be sent as a header")
+                self.refuse(
+                    key, f"{brief(repr(name), LONGEST_SHOWN)} in headers cannot be sent as a header"
+                )
         return headers
 
     def _url(self, key: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from agent_magics.protocol.brief import meant
+from agent_magics.protocol.brief import brief, meant
 from agent_magics.protocol.config import DEFAULT_MODEL
 from agent_magics.protocol.errors import FatalError
 
@@ -119,6 +119,9 @@ FEATURES: dict[str, tuple[Any, ...]] = {
 }
 
 
+_LONGEST_SHOWN = 300  # characters of a value
+
+
 def check_features(features: object) -> dict[str, Any]:
     """Validate `features` and return them as a dict.
 
@@ -126,15 +129,17 @@ def check_features(features: object) -> dict[str, Any]:
         FatalError: a feature is unknown, or its value is not possible.
     """
     if not isinstance(features, Mapping):
-        raise FatalError(f"features={features!r} must be a mapping such as {{'web_search': True}}.")
+        shown = brief(repr(features), _LONGEST_SHOWN)
+        raise FatalError(f"features={shown} must be a mapping such as {{'web_search': True}}.")
     for name, value in features.items():
         if name not in FEATURES:
-            raise FatalError(f"features has no {name!r}; {meant(name, FEATURES)}")
+            shown = brief(repr(name), _LONGEST_SHOWN)
+            raise FatalError(f"features has no {shown}; {meant(name, FEATURES)}")
         choices = FEATURES[name]
         # The types too, since 1 == True.
         if not any(type(value) is type(each) and value == each for each in choices):
-            shown = " | ".join(map(str, choices))
-            raise FatalError(f"features[{name!r}]={value!r} is not one of: {shown}.")
+            known, shown = " | ".join(map(str, choices)), brief(repr(value), _LONGEST_SHOWN)
+            raise FatalError(f"features[{name!r}]={shown} is not one of: {known}.")
     return dict(features)
 
 

@@ -22,6 +22,7 @@ from agent_magics.project.prompts import (
     trust_prompts,
 )
 from agent_magics.project.skills import find_skills
+from agent_magics.project.texts import clean_text
 from tests.support.skills import home, trust_all, write_skill
 
 pytestmark = pytest.mark.soak
@@ -234,3 +235,18 @@ def test_a_skill_too_large_is_left_out(tmp_path, make, why):
     make(write_skill(tmp_path / ".agent_magics/skills", "evil"))
     (sentence,) = told(tmp_path)
     assert why in sentence
+
+
+@pytest.mark.parametrize(
+    ("hidden", "left"),
+    [
+        ("a\U000e0041\U000e0042b", "ab"),  # tag characters
+        ("a\U000e0101\U000e01efb", "ab"),  # variation selectors that carry bytes
+        ("a\ufe00\ufe01\ufe0fb", "ab"),
+        ("a\u200c\u200d\u200c\u200db", "ab"),
+        ("a\u202eb\u2066c\u200b\u3164\u115f", "abc"),
+        ("\u2764\ufe0f\u200d\U0001f525 \u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", None),
+    ],
+)
+def test_what_only_a_model_would_see_is_left_out(hidden, left):
+    assert clean_text(hidden) == (hidden if left is None else left)

@@ -6,7 +6,8 @@ from agent_magics import Agent, ScriptedModel
 from agent_magics.engine.instructions import compose_instructions
 from agent_magics.protocol.config import SandboxPolicy
 from agent_magics.protocol.errors import FatalError
-from agent_magics.settings.validation import check_roots
+from agent_magics.settings.table import SETTINGS
+from agent_magics.settings.validation import check_roots, validated
 from agent_magics.tools.files.access import PathJudge
 
 
@@ -124,3 +125,33 @@ def test_a_working_folder_that_was_deleted_is_told_in_one_sentence(tmp_path, mon
     gone.rmdir()
     with pytest.raises(FatalError, match="was deleted"):
         Agent(ScriptedModel([]))
+
+
+HUGE = ("x" * 100_000, ["x" * 100_000], {"x" * 100_000: 1}, 10**400, -(10**400), "\0", "\ud800")
+SECRET = "hunter2hunter2"
+SECRETS = [
+    ("api_key", [SECRET]),
+    ("api_key", {"key": SECRET}),
+    ("base_url", f"ftp://user:{SECRET}@host/x"),
+    ("base_url", [f"https://user:{SECRET}@host"]),
+    ("base_url", f"http://host:99999999/?api_key={SECRET}"),
+    ("base_url", f"http://[::1?api_key={SECRET}"),
+]
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_huge_value_is_refused_in_a_short_sentence(name):
+    for value in HUGE:
+        said = ""
+        try:
+            validated({name: value})
+        except FatalError as error:
+            said = str(error)
+        assert len(said) < 2_000
+
+
+@pytest.mark.parametrize(("name", "value"), SECRETS)
+def test_a_key_of_another_type_is_in_no_error(name, value):
+    with pytest.raises(FatalError) as error:
+        validated({name: value})
+    assert SECRET not in str(error.value)

@@ -2,6 +2,7 @@
 
 import json
 import string
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_magics.mcp.config.json_file import read_mcp_json
+from agent_magics.mcp.config.table import KEYS
 from agent_magics.protocol.errors import FatalError
 
 HERE = Path("/w/.mcp.json")
@@ -150,3 +152,18 @@ def test_whatever_stands_there_is_read_or_one_sentence(servers):
     except FatalError as error:
         said = str(error)
     assert not said or said.startswith("/w/.mcp.json, line ")
+
+
+HUGE = (10**400, -(10**400), 1e300, "x" * 100_000, ["x" * 100_000], {"x" * 100_000: "x"})
+
+
+@pytest.mark.parametrize("key", [*KEYS, "type", "disabled", "oauth", "timeout", "unknown"])
+def test_huge_values_are_refused_in_a_short_sentence(key):
+    for base in ({"command": "x"}, {"url": "https://a.b"}):
+        said = list[str]()
+        for value in HUGE:
+            with suppress(FatalError):
+                read({"a": {**base, key: value}})
+                continue
+            said.append(error_in(json.dumps({"mcpServers": {"a": {**base, key: value}}})))
+        assert all(each.startswith("/w/.mcp.json, line ") and len(each) < 2_000 for each in said)
