@@ -6,8 +6,9 @@ the openai package 2.2 ms.
 """
 
 import asyncio
+import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from agent_magics.models.access import ServerAccess
 from agent_magics.models.base import ContextOverflow, ModelRequest
@@ -39,6 +40,26 @@ AT_FIRST = frozenset(
     ("no connection", *(f"status {n}" for n in (301, 302, 303, 307, 308, 403, 404)))
 )
 BUSY = frozenset((503, 529))  # 529 is Anthropic's
+# Seconds after which what a map has learned of a server is forgotten.
+KEPT = 600.0
+
+
+class Learned(NamedTuple):
+    """What a map has learned of a server, for the next one of this process.
+
+    Attributes:
+        width: the requests that it answers side by side.
+        refuses_schema: whether it refuses the schema of answers.
+        at: when that was (monotonic).
+    """
+
+    width: float
+    refuses_schema: bool
+    at: float
+
+
+_learned: dict[int, Learned] = {}
+"""By the hash of address, model and key, so that no key is kept."""
 
 
 class RowClient:
@@ -74,6 +95,7 @@ class RowClient:
         self._retries = retries or RetryPolicy()
         self._minute, self._limits = minute, limits
         self._server: OpenServer | None = None
+        self._place = 0  # of this server in `_learned`
         self._form: RequestForm | None = None
         self._beginning = asyncio.Lock()
         self._is_begun = False
@@ -85,7 +107,8 @@ class RowClient:
         """Return the answer to a question; see `Asker.ask`.
 
         The first question goes alone: it finds out which wire API the server has, whether that
-        accepts the schema, and what limits it states.
+        accepts the schema, and what limits it states. A server that has just answered another map
+        of this process is asked as then, at once.
 
         Raises:
             FatalError: no question can be answered; the sentence says why.
@@ -94,7 +117,9 @@ class RowClient:
             if not self._is_begun:
                 async with self._beginning:
                     if not self._is_begun and self._failure is None:
-                        return await self._begin(question)
+                        answer = await self._begin(question)
+                        if answer is not None:
+                            return answer
             if self._failure is not None:
                 raise self._failure
             return await self._ask(question)
@@ -114,13 +139,18 @@ class RowClient:
         self._failure = self._failure or FatalError("The model server's connections were closed.")
         server, self._server = self._server, None
         if server is not None:
+            if self._is_answered:
+                width = server.gate.width.allowed
+                _learned[self._place] = Learned(width, self._refuses_schema, time.monotonic())
             await server.gate.close()
             await server.transport.close()
 
     # -- one question, until it is answered or given up -------------------------------------------
 
-    async def _begin(self, question: RowQuestion) -> RowAnswer:
+    async def _begin(self, question: RowQuestion) -> RowAnswer | None:
         """Connect, and ask the first question on the first wire API that the server has.
+
+        None: it was not asked, since what the first answer tells is known.
 
         Raises:
             FatalError: no question can be answered.
@@ -129,10 +159,17 @@ class RowClient:
         limits = self._limits or limits_of(
             transport.address, question.terms.model, transport.key, self._minute
         )
-        gate = Gate(self._concurrency, limits)
         known = wires_of(transport.address)
         wires = [self._wires[name] for name in known if name in self._wires]
         wires = wires or list(self._wires.values())
+        self._place = hash((transport.address, question.terms.model, transport.key))
+        learned = _learned.get(self._place)
+        if learned and len(wires) == 1 and time.monotonic() - learned.at < KEPT:
+            gate = Gate(self._concurrency, limits, learned.width)
+            self._server = OpenServer(transport, gate, wires[0], transport.url(wires[0].path))
+            self._refuses_schema, self._is_begun = learned.refuses_schema, True
+            return None
+        gate = Gate(self._concurrency, limits)
         for wire in wires:
             self._server = OpenServer(transport, gate, wire, transport.url(wire.path))
             try:

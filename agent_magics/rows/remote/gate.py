@@ -85,16 +85,17 @@ class Gate:
     Args:
         most: the most requests side by side.
         limits: the server's limits, shared with other kernels.
+        first: requests side by side at first.
 
     Attributes:
         in_flight: the number of requests that were let through and have not ended.
         width: how many may be in flight.
     """
 
-    def __init__(self, most: int, limits: Limits) -> None:
+    def __init__(self, most: int, limits: Limits, first: float = FIRST) -> None:
         self.in_flight = 0
         self._accepted_at = 0.0
-        self.width = Width(most)
+        self.width = Width(most, first)
         self._limits = limits
         self._often = max(OFTEN * limits.minute / 60, 0.02)
         self._left = 0.0  # requests of the last grant that were not sent yet

@@ -12,7 +12,9 @@ from agent_magics.models.retry import RetryPolicy
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import UserMessage
 from agent_magics.rows.asking import RowAnswer, RowQuestion, Terms
+from agent_magics.rows.remote import client
 from agent_magics.rows.remote.client import RowClient
+from agent_magics.rows.remote.gate import FIRST
 from agent_magics.rows.remote.limits import read_knowledge
 from tests.support.models.row_server import RowServer
 
@@ -31,8 +33,9 @@ KEY = "sk-wire-0123456789abcdefghijkl"
 
 
 @pytest.fixture(autouse=True)
-def _unknown_wires():
+def _unknown_servers(monkeypatch):
     forget_wires()
+    monkeypatch.setattr(client, "_learned", {})
 
 
 def ask_all(
@@ -45,14 +48,14 @@ def ask_all(
 ) -> list[RowAnswer]:
     async def run() -> list[RowAnswer]:
         options.setdefault("retries", QUICK)
-        client = RowClient(base_url=server.base_url, **options)
+        asker = RowClient(base_url=server.base_url, **options)
         try:
-            answers = await asyncio.gather(*(client.ask(question(n, terms)) for n in range(count)))
+            answers = await asyncio.gather(*(asker.ask(question(n, terms)) for n in range(count)))
             if then is not None:
-                await then(client)
+                await then(asker)
             return answers
         finally:
-            await client.close()
+            await asker.close()
 
     return asyncio.run(run())
 
@@ -92,6 +95,22 @@ def test_a_server_that_refuses_schemas_is_asked_without():
         answers = ask_all(server, 20, TYPED)
         assert [answer.text for answer in answers] == [f"row {n}" for n in range(20)]
         assert outcomes(server) == {"400": 1, "answered": 20}
+
+
+@pytest.mark.parametrize("forgets", [True, False])
+def test_a_second_map_asks_as_the_first_one_learned_to(monkeypatch, forgets):
+    if forgets:
+        monkeypatch.setattr(client, "KEPT", 0.0)
+    with RowServer(refuses_schema=True, delay=0.2) as server:
+        ask_all(server, 150, TYPED)
+        first = len(server.log())
+        ask_all(server, 100, TYPED)
+        second = server.log()[first:]
+    assert [entry["outcome"] for entry in second].count("400") == forgets
+    # The server sees how many are under way: the first one alone, and then as many as at first.
+    alone = [entry["now"] for entry in second].count(1)
+    assert max(entry["now"] for entry in second) > (1 if forgets else FIRST)
+    assert alone > 1 if forgets else alone == 1
 
 
 @pytest.mark.parametrize("fault", ["429", "500", "529", "cut"])
