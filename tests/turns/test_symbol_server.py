@@ -183,13 +183,32 @@ def test_a_rename_takes_overrides_along_and_names_what_the_server_does_not_know(
         "from unittest.mock import patch\n\nfrom shop.report import Report\n\n\n"
         "class Card(Report):\n    def lines(self, basket):\n        return []\n\n\n"
         "def show(any, basket):\n    any.lines(basket)\n    Card().lines(basket)\n"
-        "    with patch('shop.report.Report.lines'):\n        open('x').lines = basket\n"
+        "    with patch('shop.report.Report.lines'), patch.object(Report, 'lines'):\n"
+        "        open('x').lines = basket\n"
+        "    return getattr(any, 'lines'), 'of shop.report.Report.lines'\n"
     )
     arguments = {"name_path": "Report/lines", "path": "shop/report.py", "text": "rows"}
     text = told(agent, "edit_symbol", action="rename", **arguments)
-    assert "what lines is in shop/cards.py:12,14,15: edit" in text
+    assert "what lines is in shop/cards.py:12,15,16: edit" in text
     found = (work / "shop" / "cards.py").read_text()
     assert "def rows(" in found and "Card().rows(" in found and "any.lines(" in found
+    assert "patch('shop.report.Report.rows'), patch.object(Report, 'rows')" in found
+
+
+def test_a_rename_changes_texts_that_name_the_module(agent, work):
+    (work / "shop" / "more.py").write_text(
+        "import shop.report\nfrom unittest.mock import patch\n\nfrom shop.report import Report\n\n"
+        "a = patch('shop.report.Report'), patch('shop.more.Report.lines'), 'shop.none.Report'\n"
+        'b = getattr(shop.report, "Report"), getattr(shop, "Report", Report)\n'
+    )
+    arguments = {"name_path": "Report", "path": "shop/report.py", "text": "Table"}
+    text = told(agent, "edit_symbol", action="rename", **arguments)
+    found = (work / "shop" / "more.py").read_text().split("\n")
+    assert found[5] == (
+        "a = patch('shop.report.Table'), patch('shop.more.Table.lines'), 'shop.none.Report'"
+    )
+    assert found[6] == 'b = getattr(shop.report, "Table"), getattr(shop, "Report", Table)'
+    assert "what Report is in shop/more.py:6,7: edit" in text
 
 
 CELLS = {

@@ -55,8 +55,13 @@ def start_process(spec: ServerSpec, root: Path, place: Workplace) -> Process:
         temporary = tempfile.mkdtemp(prefix="language-server-", dir=scratch_folder())
         failing.callback(shutil.rmtree, temporary, ignore_errors=True)
         environment = {**command_environment(os.environ), **spec.env}
-        # Python looks for modules in the working folder, where a model can write.
-        environment = {**confined_environment(environment, temporary), "PYTHONSAFEPATH": "1"}
+        environment = {
+            **confined_environment(environment, temporary),
+            # Python looks for modules in the working folder, where a model can write.
+            "PYTHONSAFEPATH": "1",
+            # A home's cache may not be written, by which Jedi's answers are silently empty.
+            "XDG_CACHE_HOME": temporary,
+        }
         process = shared_launcher().spawn(
             spec.argv,
             cwd=root,

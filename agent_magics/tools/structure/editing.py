@@ -5,10 +5,8 @@ undone like any patch; a rename in several files is one patch, all or none.
 """
 
 import re
-import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 from agent_magics.dispatch.context import ToolContext
@@ -23,25 +21,15 @@ from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.tools import ToolOutput
 from agent_magics.symbols.edits import apply_edits, insert_at_symbol, remove_symbol, replace_symbol
 from agent_magics.symbols.parsing import can_parse, parse_symbols, syntax_error
-from agent_magics.symbols.servers.languages import language_of
-from agent_magics.symbols.servers.project import ServerProvider
-from agent_magics.symbols.types import Position, Symbol, TextEdit
+from agent_magics.symbols.types import Symbol, TextEdit
 from agent_magics.tools.files.access import assess_read
 from agent_magics.tools.files.patch import apply_operations
 from agent_magics.tools.structure.names import NamedSymbol, find_one
-from agent_magics.tools.structure.notebooks import is_notebook, notebooks_with, texts_of
-from agent_magics.tools.structure.sources import (
-    SECONDS_BESIDE,
-    SourceFile,
-    read_results,
-    scan,
-    server_for,
-    until_stopped,
-)
+from agent_magics.tools.structure.renaming import renaming
+from agent_magics.tools.structure.sources import SourceFile
 
 Action: TypeAlias = Literal["replace", "insert_before", "insert_after", "remove", "rename"]
 
-_MOST_ASKED = 100  # places with the name of a renamed symbol, of which the server is asked
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
 _DONE = {
     "replace": "Replaced",
@@ -79,7 +67,8 @@ async def edit_symbol(
     if named.file.cells:
         raise RespondToModel(f"{named} stands in a notebook: change it by notebook_edit_cell.")
     if action == "rename":
-        changes, left, doubts = await _renaming(named, text, ctx)
+        await run_on_thread(_check_free, named, text)
+        changes, left, doubts = await renaming(named, text, ctx)
         await run_on_thread(lambda: [_still_parses(*change) for change in changes])
         places = sum(len(edits) for _, edits in changes)
         what = (
@@ -138,59 +127,16 @@ def _check_others(named: NamedSymbol, edit: TextEdit) -> None:
         )
 
 
-def _names_in(symbols: Sequence[Symbol]) -> Counter[str]:
-    """Return how often each name path stands in a tree, which may be part of another."""
-    found = list(symbols)
-    for each in found:  # which grows meanwhile
-        found += each.children
-    return Counter(f"{each.container}/{each.name}".lstrip("/") for each in found)
-
-
-# -- rename ---------------------------------------------------------------------------------------
-
-
-async def _renaming(
-    named: NamedSymbol, name: str, ctx: ToolContext | None
-) -> tuple[list[tuple[SourceFile, Sequence[TextEdit]]], list[str], str]:
-    """Return the edits that rename a symbol everywhere, by file, and what they leave.
-
-    That is its places in notebooks, and a sentence on places that the server does not understand.
+def _check_free(named: NamedSymbol, name: str) -> None:
+    """Refuse what is no name, or that of another symbol of the container: one would hide the other.
 
     Raises:
-        RespondToModel: the name does not fit, there is no server, or a file may not be read.
+        RespondToModel: it cannot be the new name.
     """
     if not _IDENTIFIER.fullmatch(name) or name == named.symbol.name:
         raise RespondToModel(
             f"{name!r} cannot be the new name of {named.name_path}; give another name in text."
         )
-    file = named.file
-    await run_on_thread(_check_free, named, name)
-    server = await server_for(file, "rename", ctx)
-    notebooks = await notebooks_with(named.symbol.name, file, ctx)
-    server = server.given(texts_of(notebooks))
-    edits = dict(await server.rename(file.path, named.symbol.selection.start, name))
-    left = [
-        f"{notebook.shown} {notebook.lines(each.range)}"
-        for path, notebook in notebooks.items()
-        for each in edits.get(path, ())
-        if each.range.start.line  # the first is none of a cell
-    ]
-    edits = {path: each for path, each in edits.items() if not is_notebook(path.name)}
-    if not any(edits.values()):
-        raise RespondToModel(f"{server.name} renames nothing for {named}.")
-    files = await run_on_thread(read_results, edits, ctx)
-    if not all(each is not None and each.text for each in files.values()):
-        raise RespondToModel(
-            f"{named.name_path} was not renamed: it is used in a file that may not be read."
-        )
-    doubts = await _doubts(named, edits, server, ctx)
-    if notebooks.note:
-        doubts += f" {notebooks.note}"
-    return [(files[path], changes) for path, changes in edits.items()], left, doubts
-
-
-def _check_free(named: NamedSymbol, name: str) -> None:
-    """Refuse a name that another symbol of the same container has: one would replace the other."""
     file, container = named.file, named.symbol.container
     if can_parse(file.path):
         taken = f"{container}/{name}".lstrip("/")
@@ -201,44 +147,12 @@ def _check_free(named: NamedSymbol, name: str) -> None:
             )
 
 
-async def _doubts(
-    named: NamedSymbol,
-    edits: Mapping[Path, Sequence[TextEdit]],
-    server: ServerProvider,
-    ctx: ToolContext | None,
-) -> str:
-    """Return a sentence on places with the name of which the server knows no meaning; "" for none.
-
-    These are attributes of objects whose type is not known, and names in texts, such as of
-    `getattr` and `patch`.
-    """
-    name, language = named.symbol.name, language_of(named.file.path)
-    renamed = {(path, edit.range.start) for path, each in edits.items() for edit in each}
-
-    def is_same(path: str) -> bool:
-        return language_of(Path(path)) == language
-
-    def places() -> Iterator[tuple[SourceFile, Position]]:
-        files = scan(".", ctx, name, is_same, SECONDS_BESIDE)
-        pattern = re.compile(rf"(?<=[.'\"]){re.escape(name)}\b")
-        found = ((f, f.source.position(m.start())) for f in files for m in pattern.finditer(f.text))
-        return (place for place in found if (place[0].path, place[1]) not in renamed)
-
-    found, stopped = await run_on_thread(until_stopped, places())
-    unknown, asked = dict[str, dict[int, None]](), 0
-    deadline = time.monotonic() + SECONDS_BESIDE
-    for file, start in found[:_MOST_ASKED]:
-        if time.monotonic() > deadline:
-            break
-        asked += 1
-        if not (await server.definition(file.path, start)).places:
-            unknown.setdefault(file.shown, {})[start.line + 1] = None
-    cut = f" Places with {name} as text were sought for {SECONDS_BESIDE:.0f} s only."
-    shown = [f"{file}:{','.join(map(str, lines))}" for file, lines in unknown.items()]
-    if asked < len(found):
-        shown.append(f"{len(found) - asked} places that it was not asked about")
-    unsure = f" {server.name} does not know what {name} is in {', '.join(shown)}: edit the lines "
-    return f"{unsure}that mean this." * bool(shown) + cut * bool(stopped)
+def _names_in(symbols: Sequence[Symbol]) -> Counter[str]:
+    """Return how often each name path stands in a tree, which may be part of another."""
+    found = list(symbols)
+    for each in found:  # which grows meanwhile
+        found += each.children
+    return Counter(f"{each.container}/{each.name}".lstrip("/") for each in found)
 
 
 # -- edits as a patch -----------------------------------------------------------------------------

@@ -5,7 +5,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Literal
 
 from agent_magics.dispatch.context import ToolContext
@@ -96,15 +95,22 @@ async def _places(
     heading: str,
     guard: OutputGuard,
     ctx: ToolContext | None,
-    notebooks: Mapping[Path, SourceFile] = MappingProxyType({}),
+    known: Mapping[Path, SourceFile],
 ) -> Places:
-    others = {each.path for each in locations if each.path not in notebooks}
-    files = {**await run_on_thread(read_results, others, ctx), **notebooks}
+    files = await _files_of({each.path for each in locations}, known, ctx)
     readable = [
         CodePlace(file, each) for each in locations if (file := files[each.path]) is not None
     ]
     page, _ = guard.cap_items(readable)
     return Places(page, len(readable), len(locations) - len(readable), heading, guard)
+
+
+async def _files_of(
+    paths: set[Path], known: Mapping[Path, SourceFile], ctx: ToolContext | None
+) -> Mapping[Path, SourceFile | None]:
+    """Return the files of an answer: those that the call has read, and the others read now."""
+    others = paths - known.keys()
+    return {**known, **(await run_on_thread(read_results, others, ctx) if others else {})}
 
 
 # -- the tools ------------------------------------------------------------------------------------
@@ -147,7 +153,8 @@ async def references(
         else f"{named} is used nowhere that {server.name} sees."
     )
     heading = "\n".join(filter(None, (notebooks.note, heading)))
-    return await _places(found, heading, guard, ctx, notebooks)
+    known = {named.file.path: named.file, **notebooks}
+    return await _places(found, heading, guard, ctx, known)
 
 
 def _is_shown(path: Path, place: Range, notebooks: Notebooks) -> bool:
@@ -189,7 +196,7 @@ async def definition(
     found = await server.definition(file.path, position)
     is_known = f"{name} is defined at:"
     heading = is_known if found.places else f"{server.name} knows no definition of {name}."
-    places = await _places(found.places, heading, guard, ctx)
+    places = await _places(found.places, heading, guard, ctx, {file.path: file})
     if places.withheld:  # what the server says of it may be taken from there
         return places
     return replace(places, more=found.text.strip()[:_LONGEST_HOVER])
@@ -325,8 +332,8 @@ class _CallWalk:
         notebooks = await notebooks_with(symbol.name, file, self._ctx) if is_sought else Notebooks()
         self.note = self.note or notebooks.note
         calls = await self._calls(symbol, notebooks)
-        others = {each.symbol.path for each in calls if each.symbol.path not in notebooks}
-        files = {**await run_on_thread(read_results, others, self._ctx), **notebooks}
+        known = {file.path: file, **notebooks}
+        files = await _files_of({each.symbol.path for each in calls}, known, self._ctx)
         for call in calls:
             if len(self.lines) >= _MOST_CALLS:
                 return

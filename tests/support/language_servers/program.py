@@ -259,6 +259,10 @@ def _odd_answer(number: Any, count: int) -> bool:
             return False
         case "malformed":
             send(id=number, result=[{"range": 7}])
+        case "caches":
+            kept = Path(os.environ["XDG_CACHE_HOME"], "kept")
+            kept.write_text(kept.name)
+            send(id=number, result={"contents": kept.read_text()})
         case "refuses":
             send(id=number, error={"code": -32603, "message": "a\nb" + "c" * 999})
         case "huge":

@@ -205,6 +205,15 @@ def test_a_server_cannot_write_the_workspace(tmp_path):
     scenario(work, tmp_path, "good", str(tmp_path))
 
 
+@pytest.mark.needs("tier 1")
+def test_a_server_has_a_cache_that_it_may_write(tmp_path):
+    async def work(found: Project):
+        path = found.write("a.py", TEXT)
+        assert (await found.provider.definition(path, Position(0, 6))).text == "kept"
+
+    scenario(work, tmp_path, "caches")
+
+
 def test_a_start_that_takes_too_long_holds_nobody(tmp_path):
     async def work(found: Project):
         path = found.write("a.py", TEXT)
