@@ -116,6 +116,7 @@ def _run_and_stop(kernel: Kernel, code: str, place: Place, again: float = 0) -> 
 def _is_whole(kernel: Kernel, outcome: Outcome, items: int) -> None:
     assert kernel.alive
     assert outcome.text.count("Interrupted by the person.") == 1, "one message for one click"
+    assert "Interrupted.\n" not in outcome.text, "nor another without a reason"
     assert len(outcome.outputs[-1]["text"].splitlines()) <= 3, "no page of our own frames"
     assert all(item.get("status") != "running" for item in outcome.items), outcome.items
     after = kernel.run("print('still' + ' here')")

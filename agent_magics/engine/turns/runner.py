@@ -33,7 +33,7 @@ from agent_magics.protocol.events import (
     Warned,
 )
 from agent_magics.protocol.items import UserMessage, text_of
-from agent_magics.protocol.ops import CallTool, Compact, StartTurn
+from agent_magics.protocol.ops import BY_PERSON, CallTool, Compact, StartTurn
 from agent_magics.protocol.tools import CustomPayload, FunctionPayload, ToolCall, ToolPayload
 
 _LOG = logging.getLogger("agent_magics")
@@ -275,7 +275,8 @@ def ending_of(error: BaseException, agent: str, secrets: Sequence[str]) -> Endin
         case TurnAbort():
             return TurnAborted, {"reason": str(error)}
         case asyncio.CancelledError():
-            return TurnAborted, {"reason": str(error.args[0]) if error.args else "interrupted"}
+            # Without a reason where its work on the main thread was interrupted before the turn.
+            return TurnAborted, {"reason": str(error.args[0]) if error.args else BY_PERSON}
     # A bug of ours: the traceback for a report, one sentence for the person.
     trace = redact_text(secrets, "".join(traceback.format_exception(error)))
     _LOG.error("a turn of agent %s failed\n%s", agent, trace)

@@ -199,6 +199,7 @@ class CallBlocks:
         decided = {*self._denied, *self._questions.values()}
         for call_id, block in self._running.items():
             block.item["status"] = "denied" if call_id in decided else "failed"
+            block.item["title"] = self._titles.pop(call_id, block.item["title"])
             if call_id not in decided:
                 add_note(block, "not finished")
         self._running.clear()

@@ -503,6 +503,17 @@ def test_progress_is_shown_until_the_call_ends():
     assert view.blocks[0].item["output"] == "all"
 
 
+@pytest.mark.parametrize("end", [completed("all"), TurnAborted(reason="r")])
+def test_the_seconds_of_a_call_do_not_outlast_it(end):
+    view = fold(pending())
+    title = view.blocks[0].item["title"]
+    counted = {"seconds": 40, "of": 600.0}
+    view.apply(ToolCallUpdated(call_id="c", name="shell", metadata=counted))
+    assert view.blocks[0].item["title"] == f"{title} (40 s of 600 s)"
+    view.apply(end)
+    assert view.blocks[0].item["title"] == title
+
+
 def test_a_stream_keeps_its_tail_and_an_output_head_and_tail():
     view = fold(pending())
     for number in range(100):
