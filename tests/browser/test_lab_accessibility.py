@@ -68,6 +68,7 @@ ITEMS = [
     {"kind": "reasoning", "text": "It *may* be so.", "left_out": 3},
     *({"kind": "notice", "level": level, "text": "`x`."} for level in ("info", "warning", "error")),
     *({**TOOL, "status": status} for status in ("running", "completed", "failed", "denied")),
+    {**TOOL, "status": "running", "stop": "a sub-agent"},
     {**DONE, "title": SCRIPT, "arguments": json.dumps({"cmd": SCRIPT})},
     {**TOOL, "kind": "patch", "status": "completed", "diff": DIFF},
     {"kind": "group", "title": "1 command, 1 search", "items": [{**DONE, "version": 1}] * 2},
@@ -103,6 +104,8 @@ def test_nothing_is_wrong_with_any_saved_item(lab: Lab, reopen: Open) -> None:
     lab.write("items/all.ipynb", [nbformat.v4.new_code_cell("", outputs=outputs)])
     page = reopen("items/all.ipynb")
     expect(page.cell(0).locator(".am-item")).to_have_count(len(outputs))
+    # As on a page whose kernel hears it, so that the row of a sub-agent has its button.
+    page.page.evaluate("document.querySelector('.jp-NotebookPanel').classList.add('am-linked')")
     page.page.evaluate("document.querySelectorAll('details').forEach(fold => { fold.open = true })")
     expect(page.cell(0).locator(".am-group .am-card")).to_have_count(2)
     # Each paragraph runs as its own words do.

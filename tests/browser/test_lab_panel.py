@@ -6,7 +6,7 @@ from collections.abc import Callable
 from playwright.sync_api import Locator, expect
 
 from tests.browser.test_lab_around import ASKING, DONE, MAKE, execute
-from tests.support.accessibility import faults
+from tests.support.accessibility import faults, unreachable
 from tests.support.gates import GATE
 from tests.support.kernels.cells import scripted
 from tests.support.lab import Lab, NotebookPage
@@ -144,6 +144,7 @@ def test_nothing_is_wrong_with_the_panel(notebook: Open) -> None:
     expect(row(shown, "Questions")).to_have_count(1)
     expect(row(shown, "Conversations", "Say that")).not_to_have_count(0)
     assert faults(page, "panel") == []
+    assert unreachable(page) == []
     page.answer("Deny")
     page.wait_for_end(2)
 
