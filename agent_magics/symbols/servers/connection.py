@@ -23,7 +23,7 @@ from agent_magics._version import __version__
 from agent_magics.exec.process import Process
 from agent_magics.exec.servers import LogRing
 from agent_magics.files.plain_files import load_json
-from agent_magics.symbols.servers.framing import LONGEST_LINE, MessageTooLarge, read_messages
+from agent_magics.symbols.servers.framing import LONGEST_LINE, MessageTooLarge, id_in, read_messages
 from agent_magics.symbols.text import one_line
 
 _MOST_UNREAD = 64 << 20  # bytes that wait for a server to read them
@@ -38,6 +38,7 @@ _REPEATED = (  # the server asks to ask again: cancelled by it, or the text chan
 # Logged by Pyright and what derives from it, which say it in no message of the protocol.
 _SCANS = re.compile(r"Searching for source files")
 _SCANNED = re.compile(r"Found \d+ source files?|No source files found")
+_LONGEST_TURN = 0.02  # seconds for messages, after which others have theirs
 _FIRST_REST = 0.05  # seconds before a request is repeated; each further time twice as long
 _LOG_FLOOD = 1 << 20  # bytes of standard error before reading pauses
 _LOG_REST = 0.05  # seconds
@@ -127,8 +128,12 @@ class Connection:
             self._end()
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
+        rested = time.monotonic()
         try:
             async for body in read_messages(reader, self._log):
+                if time.monotonic() > rested + _LONGEST_TURN:  # a flood is in the buffer already
+                    await asyncio.sleep(0)
+                    rested = time.monotonic()
                 if isinstance(body, MessageTooLarge):
                     self._log.note(str(body))
                     self._protocol.fail(body.request, RequestFailed(str(body)))
@@ -266,7 +271,8 @@ class _Protocol(LanguageServerProtocol):
             data = load_json(body)
         except (ValueError, RecursionError):
             self.log.note("a message that is not JSON was ignored")
-            return None
+            number = id_in(body)  # whoever waits for it need not wait for the limit
+            return _Malformed(number) if number in self._request_futures else None
         if not isinstance(data, dict) or data.get("jsonrpc") != self.VERSION:
             self.log.note("a message of another protocol was ignored")
             return None

@@ -13,7 +13,7 @@ MOST_OF_ONE = 16 << 20  # bytes of one message
 LONGEST_LINE = 64 << 10  # bytes of a line of a header
 _READ = 64 << 10
 _MOST_NOTED = 20  # lines that are no header, noted in the log; the others are counted
-_EDGE = 512  # bytes of an overlong message that are searched for its id
+_EDGE = 512  # bytes of a message that cannot be read, which are searched for its id
 _LENGTH = re.compile(rb"content-length:[ \t]*+(\d{1,15})\s*+", re.IGNORECASE)
 _HEADER = re.compile(rb"[A-Za-z-]++:[^\r\n]*+\s*+")
 _ID = re.compile(rb'"id"\s*:\s*"(ask-\d{1,15})"')
@@ -81,5 +81,10 @@ async def _skip(reader: asyncio.StreamReader, size: int) -> MessageTooLarge:
     while left and (data := await reader.read(min(_READ, left))):
         edge = edge or data[:_EDGE]
         left -= len(data)
-    found = _ID.search(edge)
-    return MessageTooLarge(size, found[1].decode() if found else None)
+    return MessageTooLarge(size, id_in(edge))
+
+
+def id_in(message: bytes) -> str | None:
+    """Return the id of our request that a message answers which cannot be read; None if unknown."""
+    found = _ID.search(message[:_EDGE])
+    return found[1].decode() if found else None

@@ -259,6 +259,8 @@ def _odd_answer(number: Any, count: int) -> bool:
             return False
         case "malformed":
             send(id=number, result=[{"range": 7}])
+        case "deep":
+            write(b'{"jsonrpc": "2.0", "id": "%s", "result": ' % number.encode() + b"[" * 9_000)
         case "caches":
             kept = Path(os.environ["XDG_CACHE_HOME"], "kept")
             kept.write_text(kept.name)

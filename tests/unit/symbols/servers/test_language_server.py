@@ -123,6 +123,7 @@ def test_what_is_no_answer_is_ignored(tmp_path, mode):
     ("mode", "sentence"),
     [
         ("malformed", "cannot answer: its answer is malformed."),
+        ("deep", "cannot answer: its answer is malformed."),
         ("refuses", "cannot answer: a bccc"),
         ("huge", "cannot answer: its answer has 67,108,865 bytes"),
     ],
