@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+import time
 from dataclasses import dataclass
 
 import pandas as pd
@@ -136,6 +137,25 @@ def test_a_row_shows_what_all_its_questions_took():
     assert list(done.frame["tokens"]) == [3 * (INPUT + OUTPUT), *[INPUT + OUTPUT] * 2]
     assert done.frame["tokens"].sum() == done.progress.tokens
     assert done.frame["cost"].sum() == pytest.approx(done.cost)
+
+
+@pytest.mark.parametrize("jump", [3600.0, -3600.0])
+def test_a_clock_that_jumps_ends_no_map_and_asks_nothing_again(monkeypatch, tmp_path, jump):
+    clock, moved = time.time, 0.0
+
+    def moving(prompt):
+        nonlocal moved
+        moved = jump
+        return prompt
+
+    monkeypatch.setattr(time, "time", lambda: clock() + moved)
+    model, cache = Echo(moving), tmp_path / "a"
+    with Agent(model) as agent:
+        first = agent.map_sync("{{text}}", rows(100), cache=cache, name="jumps", deadline=600)
+        moved = 0.0
+        again = agent.map_sync("{{text}}", rows(100), cache=cache, name="jumps", deadline=600)
+    assert not (first.stopped or again.stopped or again.progress.asked)
+    assert list(first.frame["answer"]) == list(again.frame["answer"]) == rows(100)
 
 
 def test_it_stops_where_nothing_works():

@@ -82,6 +82,15 @@ def test_no_clock_and_no_server_lets_anybody_wait_longer_than_two_minutes(jumps,
         assert known.update(Report(want=5), now + 121).pause == 0
 
 
+@pytest.mark.parametrize("jump", [3600.0, -3600.0])
+def test_after_a_jump_of_the_clock_the_next_headers_hold(jump):
+    known, now = Knowledge(), 1.7e9
+    known.update(Report(requests=Stated(60, 10), tokens=Stated(6000, 900)), now)
+    known.update(Report(requests=Stated(60, 4)), now + jump)
+    granted = [known.update(Report(want=50), now + jump + s).requests for s in range(10)]
+    assert 4 <= sum(granted) <= 4 + 10
+
+
 @given(*[AMOUNTS] * 3)
 def test_no_file_lets_anybody_wait_longer_than_two_minutes(at, since, paused_until):
     known = read_knowledge(
