@@ -189,7 +189,9 @@ class Calls:
         if call is not None and call.accepts_message():
             call.callbacks.log(params.level, self._log.redact(text))
 
-    async def elicit(self, context: Any, params: Any) -> types.ElicitResult:
+    async def elicit(
+        self, context: object, params: types.ElicitRequestParams
+    ) -> types.ElicitResult:
         """Ask the callbacks of the running call; without one, decline."""
         call = self._call()
         if call is None:
@@ -226,7 +228,9 @@ class Calls:
             return call
         return self._open[-1] if self._open else None
 
-    async def _ask(self, callbacks: McpCallbacks, params: Any) -> ElicitationAnswer:
+    async def _ask(
+        self, callbacks: McpCallbacks, params: types.ElicitRequestParams
+    ) -> ElicitationAnswer:
         if not is_within(params.model_dump(), _LONGEST_FORM):
             self._log.note(f"a question was declined, too long or too deep: {params.message}")
             return ElicitationAnswer("decline")

@@ -2,11 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import mcp_types as types
 from mcp.client.client import Client
@@ -178,7 +178,7 @@ class McpLink:
         try:
             return await self._calls.call(tool, arguments, callbacks)
         except MCPError as error:
-            raise self.meaning_of(error, f"the tool {tool!r}") from None
+            raise self._meaning_of(error, f"the tool {tool!r}") from None
 
     async def list_resources(self, cursor: str) -> McpPage:
         """Return a page of resources."""
@@ -286,11 +286,17 @@ class McpLink:
         self.unauthorized = self._transport.unauthorized
         self._ring()
 
-    def _translating_errors(self, what: str) -> "_ErrorTranslation":
-        return _ErrorTranslation(self, what)
+    @contextmanager
+    def _translating_errors(self, what: str) -> Iterator[None]:
+        """Translate errors of the SDK for the caller who requested `what`."""
+        try:
+            yield
+        except MCPError as error:
+            raise self._meaning_of(error, what) from None
+        except NO_RESULT as error:
+            raise RespondToModel(f"{what}: {describe(error)}.") from None
 
-    def meaning_of(self, error: MCPError, what: str) -> Exception:
-        """Translate an error of the SDK for the caller who requested `what`."""
+    def _meaning_of(self, error: MCPError, what: str) -> Exception:
         if self._transport.unauthorized:
             self._end()
             return LoginNeeded()
@@ -299,24 +305,6 @@ class McpLink:
             self._end()
             return meaning
         return RespondToModel(self._redact(str(meaning)))
-
-
-class _ErrorTranslation:
-    """Context manager that translates errors of the SDK into ours."""
-
-    def __init__(self, link: McpLink, what: str) -> None:
-        self._link = link
-        self._what = what
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> Literal[False]:
-        if isinstance(error, MCPError):
-            raise self._link.meaning_of(error, self._what) from None
-        if isinstance(error, NO_RESULT):
-            raise RespondToModel(f"{self._what}: {describe(error)}.") from None
-        return False
 
 
 async def _end_task(task: "asyncio.Task[None]") -> None:

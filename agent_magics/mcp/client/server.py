@@ -195,7 +195,7 @@ class McpServer:
         self._fail_start(link, problem)
         return False
 
-    async def _open(self, link: Any, stack: AsyncExitStack) -> None:
+    async def _open(self, link: "McpLink", stack: AsyncExitStack) -> None:
         try:
             async with asyncio.timeout(self.config.startup_timeout_sec) as self._start_clock:
                 await link.open(stack, self._handshake)
@@ -208,7 +208,7 @@ class McpServer:
         finally:
             self._start_clock = None
 
-    async def _attend(self, link: Any) -> None:
+    async def _attend(self, link: "McpLink") -> None:
         """Process events; returns when the connection is over, or shall be."""
         while True:
             await self._wake.wait()
@@ -219,7 +219,7 @@ class McpServer:
                 link.stale = False
                 await self._list_again(link)
 
-    async def _list_again(self, link: Any) -> None:
+    async def _list_again(self, link: "McpLink") -> None:
         try:
             async with asyncio.timeout(self.config.startup_timeout_sec):
                 await link.list_tools()
@@ -230,7 +230,7 @@ class McpServer:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._stop.wait(), _RELIST_REST)
 
-    async def _after_death(self, link: Any, problem: str | None) -> bool:
+    async def _after_death(self, link: "McpLink", problem: str | None) -> bool:
         """Wait with back-off and return True for a restart, unless it has ended too often."""
         how = link.ending or problem or "its connection closed"
         self.log.note(f"it ended: {how}")
@@ -252,13 +252,13 @@ class McpServer:
             await asyncio.wait_for(self._stop.wait(), wait)
         return True
 
-    def _fail_start(self, link: Any, problem: str | None) -> None:
+    def _fail_start(self, link: "McpLink", problem: str | None) -> None:
         before = "ended and " if self.standing.status is McpStatus.RESTARTING else ""
         why = problem or link.ending or "its connection closed"
         words = self.log.last_words()
         self.standing.become(McpStatus.FAILED, f"{before}could not be started: {why}{words}.")
 
-    def _show(self, link: Any) -> None:
+    def _show(self, link: "McpLink") -> None:
         self.standing.become(
             McpStatus.READY,
             instructions=link.instructions,
@@ -288,8 +288,7 @@ class McpServer:
         async with self._connected() as link:
             if tool not in link.tools:
                 raise RespondToModel(self._no_tool(link, tool))
-            result: McpResult = await link.call_tool(tool, arguments, callbacks)
-            return result
+            return await link.call_tool(tool, arguments, callbacks)
 
     async def ask(self, work: "Callable[[McpLink], Awaitable[T]]") -> T:
         """Run a request other than a tool call on the connection.
@@ -327,7 +326,7 @@ class McpServer:
         return await self.ask(lambda link: link.get_prompt(name, arguments))
 
     @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[Any]:
+    async def _connected(self) -> "AsyncIterator[McpLink]":
         """Wait for the connection, and say what happened where it ends, or wants a login."""
         if self._link is None:
             await self.standing.ready()
@@ -341,7 +340,7 @@ class McpServer:
         except LoginNeeded:
             raise RespondToModel(self.standing.login_sentence()) from None
 
-    async def _tell_loss(self, link: Any, lost: LinkLost) -> str:
+    async def _tell_loss(self, link: "McpLink", lost: LinkLost) -> str:
         """Return the sentence about a call whose server ended, and about the server's state."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_NOTICE_LIMIT):
@@ -356,7 +355,7 @@ class McpServer:
             now = str(error).rstrip(".")
         return self.redact(self._sentence(f"ended{how} during the call; {did}; {now}."))
 
-    def _no_tool(self, link: Any, tool: str) -> str:
+    def _no_tool(self, link: "McpLink", tool: str) -> str:
         if tool in link.left_out:
             return self._sentence(f"has a tool {tool!r} that cannot be used: {link.left_out[tool]}")
         return self._sentence(f"has no tool {tool!r}; it has: {', '.join(link.tools) or 'none'}.")

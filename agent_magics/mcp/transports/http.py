@@ -1,11 +1,11 @@
 """Connects to a server over HTTP: the SDK's two transports, with limits, tokens and headers."""
 
-import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any
 
 import httpx2
+from anyio.abc import ObjectReceiveStream
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
@@ -127,7 +127,7 @@ class HttpTransport:
         await limit_body(response)
 
 
-class _Watched:
+class _Watched(ObjectReceiveStream[Any]):
     """Wraps the stream of messages from a server: filters messages, and reports its end to the
     owner.
     """
@@ -146,21 +146,10 @@ class _Watched:
 
     async def receive(self) -> Any:
         """Return the next message."""
-        message = await self._stream.receive()
-        self._sift(message)
-        return message
-
-    def __aiter__(self) -> "_Watched":
-        """Iterate over the messages."""
-        return self
-
-    async def __anext__(self) -> Any:
-        """Return the next message."""
         try:
-            message = await self._stream.__anext__()
-        except BaseException as error:
-            if not isinstance(error, asyncio.CancelledError):
-                self._on_over()
+            message = await self._stream.receive()
+        except Exception:
+            self._on_over()
             raise
         self._sift(message)
         return message
@@ -168,15 +157,6 @@ class _Watched:
     async def aclose(self) -> None:
         """Close the stream."""
         await self._stream.aclose()
-
-    async def __aenter__(self) -> "_Watched":
-        """Return itself."""
-        await self._stream.__aenter__()
-        return self
-
-    async def __aexit__(self, *error: Any) -> Any:
-        """Close the stream."""
-        return await self._stream.__aexit__(*error)
 
 
 async def _hurry_farewell(request: httpx2.Request) -> None:

@@ -10,10 +10,11 @@ import re
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Self
+from typing import Any
 
 import anyio
 import mcp_types as types
+from anyio.abc import ObjectReceiveStream
 from mcp.shared.message import SessionMessage
 from pydantic_core import from_json
 
@@ -32,7 +33,7 @@ _REST = 0.02  # seconds
 _ID = re.compile(rb'"id"\s*:\s*(\d{1,18})')
 
 
-class Incoming(asyncio.Protocol):
+class Incoming(asyncio.Protocol, ObjectReceiveStream[SessionMessage]):
     """The stream of messages from a server's standard output.
 
     Attributes:
@@ -230,28 +231,9 @@ class Incoming(asyncio.Protocol):
         self.sift(message)
         return message
 
-    def __aiter__(self) -> Self:
-        """Iterate over the messages."""
-        return self
-
-    async def __anext__(self) -> SessionMessage:
-        """Return the next message, as `receive`."""
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
-
     async def aclose(self) -> None:
         """Drop the queued messages."""
         self._messages.clear()
-
-    async def __aenter__(self) -> Self:
-        """Return itself."""
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        """Drop the queued messages."""
-        await self.aclose()
 
 
 class Noise(asyncio.Protocol):

@@ -1,14 +1,14 @@
 """Writes messages to a server program's standard input, with back-pressure."""
 
 import asyncio
-from typing import Self
 
 import anyio
 import mcp_types as types
+from anyio.abc import ObjectSendStream
 from mcp.shared.message import SessionMessage
 
 
-class Outgoing(asyncio.BaseProtocol):
+class Outgoing(asyncio.BaseProtocol, ObjectSendStream[SessionMessage]):
     """The stream of messages to a server's standard input."""
 
     def __init__(self, open_ids: set[object]) -> None:
@@ -72,13 +72,5 @@ class Outgoing(asyncio.BaseProtocol):
             self._open.discard(message.params.get("requestId"))
 
     async def aclose(self) -> None:
-        """Close the server's input."""
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        """Return itself."""
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
         """Close the server's input."""
         self.close()

@@ -10,9 +10,9 @@ import hmac
 import secrets
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from agent_magics._version import __version__
 from agent_magics.protocol.codec import is_typed, to_json
@@ -24,6 +24,10 @@ from agent_magics.rows.engines.worker import GROUP, Assignment, Invitation
 from agent_magics.rows.remote.client import CONCURRENCY
 from agent_magics.rows.remote.gate import FIRST
 from agent_magics.rows.remote.limits import Limits, Report, Stated
+
+# Serves one connection until it ends; see `asyncio.start_server`.
+Serve: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+Joined: TypeAlias = Callable[[int], Awaitable[None]]  # waits for the worker of a seat
 
 # Seconds of work that a worker holds beyond what it has under way; for a first message; without a
 # sign of life after which a worker is given up.
@@ -80,11 +84,11 @@ class Engine(Protocol):
         """Return the present number of workers; may wait for the cluster."""
         ...
 
-    async def listen(self, serve: "Serve") -> tuple[asyncio.Server, str]:
+    async def listen(self, serve: Serve) -> tuple[asyncio.Server, str]:
         """Open the place to which workers connect; return it as `Invitation.place`, too."""
         ...
 
-    async def seat(self, invite: Callable[[], Invitation], joined: "Joined") -> None:
+    async def seat(self, invite: Callable[[], Invitation], joined: Joined) -> None:
         """Start seats, and others where they end, until it is cancelled.
 
         Raises:
@@ -112,22 +116,6 @@ class Engine(Protocol):
 
     async def close(self) -> None:
         """Cancel tasks that have not begun."""
-        ...
-
-
-class Serve(Protocol):
-    """Serves one connection; see `asyncio.start_server`."""
-
-    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve it until it ends."""
-        ...
-
-
-class Joined(Protocol):
-    """Tells whether the worker of a seat has connected."""
-
-    async def __call__(self, number: int) -> None:
-        """Wait until it has."""
         ...
 
 

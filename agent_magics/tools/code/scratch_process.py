@@ -30,7 +30,7 @@ from agent_magics.files.trusted_imports import is_trusted
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.events import ExecCommandOutputDelta, LiveOutput
 from agent_magics.protocol.items import json_object
-from agent_magics.tools.commands.confinement import ProtectedFiles, environment_for, explain_denial
+from agent_magics.tools.commands.confinement import ProtectedFiles, environment_for, explain_output
 
 # What the process may send in one message, and in one run: pictures, mostly.
 _MOST_MESSAGE, _MOST_SENT = 32 * 1024 * 1024, 64 * 1024 * 1024
@@ -57,15 +57,6 @@ _PROGRAM = (
 )
 _ROOT = str(Path(__file__).parents[3])  # the folder that the package is in
 _GONE = "its variables are gone, and the next call starts with none"
-
-
-@dataclass(frozen=True, slots=True)
-class _FailedCode:
-    """A failure of code as a command's result, which is searched for sandbox refusals."""
-
-    output: str
-    exit_code: int = 1
-    refused: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -204,7 +195,8 @@ class ScratchProcess:
             )
         error = error or _clean(answer.end.get("end") or "", _LONGEST_ERROR)
         notes = [self._protected.check()]
-        denial = explain_denial(_FailedCode(error), self.confinement, ctx.cwd) if error else None
+        confined = self.confinement
+        denial = explain_output(error, confined, ctx.cwd) if error and confined else None
         if denial is not None:
             notes.append(
                 f"[{denial.seen} Scratch code writes in the workspace and in "

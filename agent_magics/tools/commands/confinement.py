@@ -8,10 +8,11 @@ and no printed path is looked up.
 import os
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from agent_magics.approval.commands.git import READ_ONLY_ENVIRONMENT
 from agent_magics.dispatch.context import ToolContext
+from agent_magics.exec.command import CommandResult
 from agent_magics.exec.environment import confined_environment
 from agent_magics.exec.launcher.wire import Confinement
 from agent_magics.exec.launcher_client import current_tier
@@ -31,22 +32,6 @@ _MOST_READ = 20_000  # characters at a result's end that are searched for a refu
 _NOT_EXECUTABLE = 126  # exit code of a command that could not be executed (POSIX shells)
 _MOST_NAMED = 10  # protected files named in one message
 _MOST_LINES = 40  # with a refusal's words, from the end
-
-
-class EndedCommand(Protocol):
-    """The parts of an ended command's result that are searched for refusals."""
-
-    @property
-    def exit_code(self) -> int | None:
-        """The exit code as a shell reports it; None where a signal killed the command."""
-
-    @property
-    def output(self) -> str:
-        """The text of both output streams."""
-
-    @property
-    def refused(self) -> tuple[str, ...]:
-        """The system calls that the supervisor refused, such as "connect 10.0.0.1:22"."""
 
 
 def confinement_for(
@@ -98,7 +83,7 @@ def environment_for(ctx: ToolContext, confinement: Confinement | None) -> dict[s
 
 
 def explain_denial(
-    result: EndedCommand, confinement: Confinement | None, cwd: str | os.PathLike[str]
+    result: CommandResult, confinement: Confinement | None, cwd: str | os.PathLike[str]
 ) -> SandboxDenial | None:
     """Return the operation that the sandbox refused a command, or None where none is known.
 
@@ -113,7 +98,14 @@ def explain_denial(
         return _of_supervisor(result.refused[0], confinement)
     if result.exit_code == _NOT_EXECUTABLE:
         return None
-    for line in _refusal_lines(result.output):
+    return explain_output(result.output, confinement, cwd)
+
+
+def explain_output(
+    output: str, confinement: Confinement, cwd: str | os.PathLike[str]
+) -> SandboxDenial | None:
+    """Return what the sandbox may have refused, by the text of what failed under it."""
+    for line in _refusal_lines(output):
         if _REFUSALS.search(line) and _names_something_held(line, confinement, cwd):
             return _hint("write", _what_may_be_touched(confinement))
         if _NETWORK_WORDS.search(line) and not confinement.network:

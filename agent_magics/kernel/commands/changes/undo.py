@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from agent_magics.app import Agent
 from agent_magics.file_history.journal import UndoResult
 from agent_magics.files.paths import shown_path
 from agent_magics.kernel.commands.changes.diff import chosen_agent, publish_diff
@@ -57,7 +57,7 @@ def redo(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
 
 
 def _report(
-    notebook: NotebookAgents, agent: Any, way: UndoResult, word: str, *, forced: bool
+    notebook: NotebookAgents, agent: Agent, way: UndoResult, word: str, *, forced: bool
 ) -> str:
     cwd = agent.config.cwd
     if way.obstacles and not forced:
@@ -75,7 +75,7 @@ def _report(
     return "\n".join(lines)
 
 
-def _conflict(notebook: NotebookAgents, agent: Any, way: UndoResult) -> FatalError:
+def _conflict(notebook: NotebookAgents, agent: Agent, way: UndoResult) -> FatalError:
     """Show the conflicting changes, and return the sentence with which the cell ends."""
     cwd = agent.config.cwd
     event = agent.session.conversation.files.conflict(cwd, way)

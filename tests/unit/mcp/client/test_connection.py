@@ -4,7 +4,7 @@ import pytest
 from mcp import InputRequiredRoundsExceededError
 from pydantic import TypeAdapter, ValidationError
 
-from agent_magics.mcp.client.connection import McpLink, _ErrorTranslation
+from agent_magics.mcp.client.connection import McpLink
 from agent_magics.protocol.errors import RespondToModel
 
 
@@ -27,6 +27,6 @@ def invalid() -> ValidationError:
 @pytest.mark.parametrize("what", ["the resource a://b", "the prompt 'p'", "prompts/list"])
 def test_what_is_no_result_is_told_to_the_model(error, what):
     link = McpLink.__new__(McpLink)  # translating these errors needs nothing of it
-    with pytest.raises(RespondToModel, match=what) as told, _ErrorTranslation(link, what):
+    with pytest.raises(RespondToModel, match=what) as told, link._translating_errors(what):
         raise error
     assert "\n" not in str(told.value)
