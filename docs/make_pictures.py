@@ -148,7 +148,7 @@ def guide_cells() -> list[nbformat.NotebookNode]:
     steps += [*[repr('{"value": true}')] * 3, f"Call('exec_command', {{'cmd': {PATIENT!r}}})"]
     server = f"%config AgentMagics.mcp_servers = {{'things': {things()!r}}}\n"
     cells = [scripted(*steps) + OWN + server, RECORDED, *(source for source, _ in GUIDES.values())]
-    return [nbformat.v4.new_code_cell(source) for source in (*cells, *LIVE)]
+    return [nbformat.v4.new_code_cell(source.strip()) for source in (*cells, *LIVE)]
 
 
 def take_guides(page: NotebookPage) -> None:
@@ -186,7 +186,7 @@ def take_guides(page: NotebookPage) -> None:
 
 def own_cell(source: str, name: str) -> nbformat.NotebookNode:
     """Return a code cell with an id that a script can name."""
-    return nbformat.v4.new_code_cell(source, id=name)
+    return nbformat.v4.new_code_cell(source.strip(), id=name)
 
 
 def edit_cells() -> list[nbformat.NotebookNode]:
@@ -293,7 +293,7 @@ def main() -> None:
             Path(home, name).mkdir()
         with Lab(Path(home, "lab")) as lab, sync_playwright() as playwright:
             context = launch(playwright, Path(home, "profile"))
-            lab.write("report/sales.ipynb", CELLS)
+            lab.write("report/sales.ipynb", [source.strip() for source in CELLS])
             take(NotebookPage(context, lab, "report/sales.ipynb").open())
             lab.write("report/edit.ipynb", edit_cells())
             (lab.folder / "report/report.py").write_text(REPORT, encoding="utf-8")
