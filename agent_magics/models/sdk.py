@@ -1,5 +1,9 @@
 """Imports the openai package when it is needed, and names the errors of its HTTP transport."""
 
+import asyncio
+import threading
+import weakref
+from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
@@ -51,15 +55,22 @@ _ABOUT_BODY = ("content-type", "content-length", "content-encoding", "transfer-e
 def bounded_client(openai: ModuleType) -> Any:
     """Return an HTTP client that reads at most `DOCUMENT_BYTES` of an answer that is not a stream.
 
+    It is the package's own over aiohttp, whose parser is C: a turn takes a quarter less of a
+    processor than over its other one.
+
     The openai package would read errors and lists whole, decompress them, and decode them as their
     headers say (``charset=zlib``); here they are truncated, and decoded as UTF-8. Streams are not
     affected.
     """
-    import httpx2  # noqa: PLC0415 - comes with openai, which is loaded by now
+    import aiohttp  # noqa: PLC0415 - imported by openai, which is loaded by now
+    import httpx2  # noqa: PLC0415 - comes with openai
 
-    class Client(openai.DefaultAsyncHttpxClient):  # type: ignore[misc, name-defined] # imported late
+    class Client(openai.DefaultAioHttpClient):  # type: ignore[misc, name-defined] # imported late
         async def send(self, request: object, *, stream: bool = False, **options: Any) -> Any:
-            response = await super().send(request, stream=True, **options)
+            try:
+                response = await super().send(request, stream=True, **options)
+            except aiohttp.ClientResponseError as error:  # which the package does not translate
+                raise httpx2.RemoteProtocolError(error.message) from None
             if stream and response.is_success:
                 return response
             is_json = "json" in response.headers.get("content-type", "")
@@ -73,6 +84,23 @@ def bounded_client(openai: ModuleType) -> Any:
             )
 
     return Client()
+
+
+def close_at_end(owner: object, client: Any) -> None:
+    """Close an HTTP client when its owner is dropped or the program ends.
+
+    aiohttp complains about connections that nobody has closed.
+    """
+    weakref.finalize(owner, _close, client, asyncio.get_running_loop())
+
+
+def _close(client: Any, loop: asyncio.AbstractEventLoop) -> None:
+    if client.is_closed or not loop.is_running():
+        return
+    closing = asyncio.run_coroutine_threadsafe(client.aclose(), loop)
+    if not threading.main_thread().is_alive():  # the program ends: nothing runs after this
+        with suppress(TimeoutError):
+            closing.result(1.0)
 
 
 async def _read_some(response: Any) -> bytes:

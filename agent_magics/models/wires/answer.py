@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from agent_magics.models.base import CallChunk, ModelEvent, ReasoningChunk, ResponseDone, TextChunk
 from agent_magics.models.bounds import EVENT_BYTES, MOST_PARTS, TEXT_LENGTH, bounded, too_large
 from agent_magics.models.faults import Fault, Garbled, cut_short
-from agent_magics.models.wires.sse import SseDecoder, SseEvent, gather_reads
+from agent_magics.models.wires.sse import SseDecoder, SseEvent
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import JsonObject
 
@@ -151,7 +151,7 @@ async def read_answer(
     Raises:
         FatalError: the provider reported a failure, or the bytes ended too early.
     """
-    async with aclosing(gather_reads(bounded(chunks))) as reads:
+    async with aclosing(bounded(chunks)) as reads:
         while decoder.done is None:
             data = await _next_read(reads, decoder)
             for event in decoder.close() if data is None else decoder.feed(data):

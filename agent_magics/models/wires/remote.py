@@ -41,6 +41,7 @@ from agent_magics.models.refusals import explain_connection, explain_status
 from agent_magics.models.retry import RetryPolicy, stream_with_retries
 from agent_magics.models.sdk import (
     bounded_client,
+    close_at_end,
     connect_timeouts,
     load_openai,
     loaded_openai,
@@ -269,6 +270,8 @@ class RemoteModel:
         clients = self._clients.setdefault(asyncio.get_running_loop(), {})
         if (key, address) not in clients:
             bare, query = split_query(address)
+            connections = bounded_client(openai)
+            close_at_end(self, connections)
             clients[key, address] = openai.AsyncOpenAI(
                 api_key=key,
                 base_url=bare,
@@ -276,7 +279,7 @@ class RemoteModel:
                 max_retries=0,
                 default_query=query or None,
                 default_headers=self._access.key_headers(key),
-                http_client=bounded_client(openai),
+                http_client=connections,
             )
         return clients[key, address]
 

@@ -3,10 +3,8 @@
 No I/O: `SseDecoder` accepts bytes split anywhere.
 """
 
-import asyncio
 import re
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from agent_magics.models.bounds import EVENT_BYTES, too_large
@@ -110,48 +108,6 @@ def _read_lines(block: bytes) -> SseEvent | None:
             name = b"error"
             data.append(value)
     return (name, b"\n".join(data)) if data else None
-
-
-async def gather_reads(chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    """Yield joined all chunks that are available without waiting, that is, one network read.
-
-    A server flushes every event as its own HTTP chunk; running the reader's whole chain once per
-    read instead of once per chunk keeps long answers cheap. A task reads ahead; its buffer is
-    bounded by the limit on one answer.
-    """
-    arrived: list[bytes] = []
-    arrival = asyncio.Event()
-
-    async def read() -> None:
-        try:
-            async with aclosing(chunks):
-                async for chunk in chunks:
-                    arrived.append(chunk)
-                    arrival.set()
-        finally:
-            arrival.set()
-
-    reader = asyncio.create_task(read(), name="agent-magics: read the model's answer")
-    try:
-        while arrived or not reader.done():
-            await arrival.wait()
-            arrival.clear()
-            if arrived:
-                joined = b"".join(arrived)
-                arrived.clear()
-                yield joined
-        reader.result()
-    finally:
-        await _end(reader)
-
-
-async def _end(reader: "asyncio.Task[None]") -> None:
-    """Stop the reading task; closing the connection gets one second."""
-    if not reader.done():
-        reader.cancel()
-        await asyncio.wait({reader}, timeout=1.0)
-    if reader.done() and not reader.cancelled():
-        reader.exception()  # retrieved, else asyncio logs it as never retrieved
 
 
 def encode_event(name: str, fields: JsonMapping) -> bytes:

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import ssl
+import subprocess
+import sys
 import time
 from email.utils import formatdate
 from pathlib import Path
@@ -167,6 +169,64 @@ def test_nobody_listens(wire):
     said = str(failure(wire, None, base_url=address))
     assert f"Cannot connect to {address}" in said
     assert "Connect call failed" in said or "refused" in said
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *(b"no HTTP", b"HTTP/1.1 abc OK", b"HTTP/1.1 200 OK\r\nContent-Length: -5"),
+        b"HTTP/1.1 200 OK\r\nX: " + b"a" * 200_000,
+    ],
+)
+def test_what_is_no_http_is_told_in_a_sentence(answer):
+    async def run():
+        async def serve_once(reader, writer):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(answer + b"\r\n\r\n")
+            writer.close()
+
+        server = await asyncio.start_server(serve_once, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        address = f"http://127.0.0.1:{port}/v1?key={KEY}"
+        model = open_model("chat", base_url=address, api_key=KEY, retries=RetryPolicy(tries=1))
+        request = ModelRequest("m", "", SeenHistory((UserMessage("hi"),)), (), "hi", 1)
+        try:
+            return [event async for event in model.stream(request)]
+        finally:
+            await model.close()
+            server.close()
+
+    with pytest.raises(Fault, match=r"Cannot connect to http://127\.0\.0\.1") as caught:
+        asyncio.run(run())
+    assert KEY not in str(caught.value) and len(str(caught.value)) < 1000
+
+
+QUIET = """
+import asyncio, gc, sys
+from agent_magics.engine.thread import shared_engine
+from agent_magics.models.base import ModelRequest
+from agent_magics.models.provider import open_model
+from agent_magics.models.recordings.scripted import SeenHistory
+from agent_magics.protocol.items import UserMessage
+
+async def ask(model):
+    request = ModelRequest("m", "", SeenHistory((UserMessage("hi"),)), (), "hi", 1)
+    return [event async for event in model.stream(request)]
+
+models = [open_model("chat", base_url=sys.argv[1], api_key="k") for _ in range(2)]
+for model in models:
+    shared_engine().spawn(ask(model)).result()
+del model, models[0]
+gc.collect()
+"""
+
+
+@pytest.mark.soak
+def test_connections_that_nobody_closes_end_in_silence():
+    with ModelServer(chat=["One.", "Two."]) as server:
+        command = [sys.executable, "-c", QUIET, server.base_url]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
 
 
 # -- answers that are cut off --------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """SSE bytes split anywhere, in every form the standard allows."""
 
-import asyncio
 import itertools
 import json
 
@@ -8,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magics.models.wires.sse import SseDecoder, encode_event, gather_reads, reply_events
+from agent_magics.models.wires.sse import SseDecoder, encode_event, reply_events
 
 PLAIN = b'event: a\ndata: {"x":1}\n\nevent: b\ndata: two\n\n'
 
@@ -86,63 +85,3 @@ def test_a_written_reply_is_read_back(text):
 def test_events_name_themselves_twice():
     expected = 'event: a.b\ndata: {"type":"a.b","x":"é"}\n\n'
     assert encode_event("a.b", {"x": "é"}) == expected.encode()
-
-
-def collect(chunks):
-    async def run():
-        return [data async for data in gather_reads(chunks)]
-
-    return asyncio.run(run())
-
-
-def test_chunks_that_need_no_waiting_come_together():
-    async def chunks():
-        yield b"a"
-        yield b"b"
-        await asyncio.get_running_loop().run_in_executor(None, int)
-        yield b"c"
-
-    assert collect(chunks()) == [b"ab", b"c"]
-
-
-def test_no_chunks_no_reads():
-    async def chunks():
-        for chunk in ():
-            yield chunk
-
-    assert collect(chunks()) == []
-
-
-def test_what_came_before_an_error_is_given_first():
-    async def chunks():
-        yield b"a"
-        raise OSError("broken")
-
-    seen = []
-
-    async def run():
-        async for data in gather_reads(chunks()):
-            seen.append(data)  # noqa: PERF401 - what was seen before the error counts
-
-    with pytest.raises(OSError, match="broken"):
-        asyncio.run(run())
-    assert seen == [b"a"]
-
-
-def test_leaving_early_closes_the_source():
-    closed = []
-
-    async def chunks():
-        try:
-            yield b"a"
-            await asyncio.Event().wait()
-        finally:
-            closed.append(True)
-
-    async def run():
-        reads = gather_reads(chunks())
-        assert await anext(reads) == b"a"
-        await reads.aclose()
-
-    asyncio.run(run())
-    assert closed == [True]
