@@ -242,9 +242,10 @@ async def server_for(file: SourceFile, what: str, ctx: ToolContext | None) -> Se
     provider = await provider_for(file, ctx)
     if provider is None:
         servers = None if ctx is None else ctx.turn.symbols()
-        missing = "" if servers is None else f" {servers.missing(file.code_path)}"
+        by_hand = "A call by hand has none; one by an agent has: await agent.call(NAME, {...})."
+        missing = by_hand if servers is None else servers.missing(file.code_path)
         raise RespondToModel(
-            f"{what} needs a language server, and none is set up for {file.shown}.{missing} "
+            f"{what} needs a language server, and none is set up for {file.shown}. {missing} "
             "Without one there are symbols and their edits, except rename; grep_files finds a name "
             "as text."
         )
