@@ -71,8 +71,7 @@ def redo_rewind(notebook: NotebookAgents, name: str) -> str:
     done = forth.way.redo()
     cwd = notebook.agents[name].config.cwd
     lines = [f"Forth again: turn {forth.way.number} and what came after it.", ""]
-    lines += [f"- {code_span(shown_path(path, cwd))}" for each in done for path in each.paths]
-    lines += [line for way in done for line in _obstacles(way, cwd)]
+    lines += [line for way in done for line in _of_files(way, cwd)]
     if forth.cells:
         asker = asker_of(notebook.shell)
         lines += NotebookCells(notebook.document, asker, forth.cells).restore()[0]
