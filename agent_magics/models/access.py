@@ -55,7 +55,8 @@ class ServerAccess:
         if is_local(address):
             return PLACEHOLDER_KEY
         credentials.forget_key(address)
-        raise FatalError(f"No API key for {address}: {ways_to_give(address)}.")
+        missing = f"No API key for {address}: {ways_to_give(address)}."
+        raise FatalError(without_keys(missing, keys_in_address(address)))
 
     def key_headers(self, key: str) -> dict[str, str]:
         """Return the headers in which the server accepts `key`, other than ``Authorization``."""

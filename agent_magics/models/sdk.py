@@ -1,6 +1,7 @@
 """Imports the openai package when it is needed, and names the errors of its HTTP transport."""
 
 import asyncio
+import logging
 import threading
 import weakref
 from contextlib import suppress
@@ -8,7 +9,10 @@ from types import ModuleType
 from typing import Any
 
 from agent_magics.models.bounds import DOCUMENT_BYTES, is_bounded_encoding
+from agent_magics.models.redaction import keys_in_address, without_keys
 
+# The loggers that write the addresses of requests, which may hold a key.
+_LOGGERS = ("httpx2", "openai._base_client")
 _openai: ModuleType | None = None
 
 
@@ -24,7 +28,26 @@ def load_openai() -> ModuleType:
     import openai  # noqa: PLC0415 - heavy, and not needed before the first request
 
     _openai = openai
+    for name in _LOGGERS:
+        logging.getLogger(name).addFilter(hide_keys)  # a second time changes nothing
     return openai
+
+
+def hide_keys(record: logging.LogRecord) -> bool:
+    """Remove the keys in addresses from a log record (a filter)."""
+    if isinstance(record.args, tuple):
+        record.args = tuple(map(_without_keys, record.args))
+    return True
+
+
+def _without_keys(part: object) -> object:
+    text = str(part)
+    if "://" not in text or not ("?" in text or "@" in text):
+        return part
+    try:
+        return without_keys(text, keys_in_address(text))
+    except ValueError:  # no address
+        return part
 
 
 def connect_timeouts() -> tuple[type[Exception], ...]:

@@ -1,12 +1,16 @@
 """What must not stand in a recording (paths, keys, ids of sessions), and how it comes back."""
 
+import asyncio
 import json
+import logging
 import re
 
+import httpx2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_magics.models.access import ServerAccess
 from agent_magics.models.redaction import (
     PLACEHOLDERS,
     SHORTEST_KEY,
@@ -17,6 +21,8 @@ from agent_magics.models.redaction import (
     show_paths,
     without_keys,
 )
+from agent_magics.models.sdk import load_openai
+from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import ToolCallOutput, UserMessage
 
 PATHS = (("/home/ann/project", "cwd"), ("/home/ann", "home"), ("/tmp", "tmp"))
@@ -180,3 +186,30 @@ def test_other_keys_are_taken_out_of_what_a_server_says(key):
 
 def test_the_longer_of_two_keys_goes_first():
     assert without_keys("0123456789ab", ["01234567", "0123456789ab"]) == "[API key]"
+
+
+ADDRESSES = [
+    "https://user:{}@host/v1",
+    "https://host/v1?api_key={}",
+    "https://host/v1?a=1&token={}#x",
+]
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_no_key_of_an_address_is_logged(address, caplog):
+    load_openai()
+    url = httpx2.URL(address.format("hunter2hunter2"))
+    for name in ("httpx2", "openai._base_client"):
+        with caplog.at_level(logging.DEBUG, name):
+            logging.getLogger(name).info('HTTP Request: %s %s "%d"', "POST", url, 200)
+    assert "hunter2" not in caplog.text
+    assert caplog.text.count("host/v1") == 2
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_no_key_of_an_address_is_in_the_error_that_none_is_known(address, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    access = ServerAccess(None, address.format("hunter2hunter2"))
+    with pytest.raises(FatalError, match="No API key for") as error:
+        asyncio.run(access.key())
+    assert "hunter2" not in str(error.value)
