@@ -103,9 +103,40 @@ def test_a_kernel_that_does_not_start_leaves_nothing(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     children = set(psutil.Process().children())
     with pytest.raises(RuntimeError, match="died"):
-        Kernel(env={"PYTHONPATH": "", "PYTHONHOME": "/nowhere"}).__enter__()
+        Kernel(env={"PYTHONPATH": "", "PYTHONHOME": "/nowhere"}, anew=True).__enter__()
     assert not list(tmp_path.iterdir())
     assert set(psutil.Process().children()) == children
+
+
+# Where a kernel is, what it was given, and what it holds before its first cell.
+LOOK = """[
+    os.getcwd(), sys.path, sys.flags, sys.argv[1:-1], sys.orig_argv[:-1], tempfile.gettempdir(),
+    sorted(os.environ), os.environ["MARK"],
+    [name for name in sys.modules if name.startswith(("agent_magics", "tests"))],
+    os.getpgrp() == os.getsid(0) == os.getpid(), signal.getsignal(signal.SIGINT),
+    os.readlink("/proc/self/fd/0").partition(":")[0], gc.isenabled(), sys.meta_path, sys.path_hooks,
+    sorted(thread.name for thread in threading.enumerate()), __name__, sys.stdout.encoding,
+]"""
+
+
+@pytest.mark.soak
+def test_a_forked_kernel_is_like_one_that_is_started_anew(tmp_path):
+    seen = []
+    for anew in (False, True):
+        environment = {"TMPDIR": str(tmp_path), "MARK": "1"}
+        with Kernel(cwd=str(tmp_path), env=environment, anew=anew) as kernel:
+            kernel.run("import gc, os, signal, sys, tempfile, threading")
+            seen.append(re.sub(r"0x\w+|Thread-\d", "", kernel.value(LOOK)))
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.soak
+def test_a_forked_kernel_ends_with_the_process_that_stands_for_it():
+    with Kernel() as kernel:
+        process = psutil.Process(int(kernel.value("__import__('os').getpid()")))
+        assert process.pid != kernel.manager.provisioner.pid
+        os.kill(kernel.manager.provisioner.pid, signal.SIGKILL)
+        assert psutil.wait_procs([process], timeout=30)[1] == []
 
 
 def test_a_fork_returns_what_its_function_did():

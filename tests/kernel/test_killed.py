@@ -48,7 +48,7 @@ class Killed(Exception):
 def kill_at_work(place: Path, after: int, pause: float) -> str:
     """Kill a kernel some messages after it began to work; return all that it showed."""
     shown: list[str] = []
-    with Kernel(cwd=str(place)) as kernel:
+    with Kernel(cwd=str(place), anew=True) as kernel:
         assert kernel.run(AT_WORK).status == "ok"
 
         def look(message) -> None:

@@ -44,7 +44,7 @@ def answer(request):
 @pytest.mark.needs("tier 1")
 def test_nothing_is_left_of_a_killed_kernels_sub_agents(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "alive")
-    with Kernel(cwd=str(tmp_path)) as kernel:
+    with Kernel(cwd=str(tmp_path), anew=True) as kernel:
         kernel.run(DELEGATING)
         kernel.client.execute("%%agent\nGo.\n")
         with (tmp_path / "alive").open(encoding="ascii") as alive:  # once one of them is there

@@ -158,7 +158,7 @@ def server() -> Iterator[ModelServer]:
 def names(tmp_path_factory: pytest.TempPathFactory, server: ModelServer) -> set[str]:
     folder = tmp_path_factory.mktemp("clean") / "work"
     _fill(folder)
-    with Kernel(cwd=str(folder)) as kernel:
+    with Kernel(cwd=str(folder), anew=True) as kernel:
         kernel.run(PLAIN)
         kernel.run(LISTENER)
         said = _exercise(kernel, server)
@@ -178,7 +178,7 @@ def _attacked(
     `own` is the person's first cell, which is run before anything hostile is there.
     """
     _fill(folder)
-    with Kernel(cwd=str(folder)) as kernel:
+    with Kernel(cwd=str(folder), anew=True) as kernel:
         assert kernel.run(own).status == "ok"
         marks = _plant(folder, names)
         kernel.run("import sys, agent_magics")

@@ -30,6 +30,7 @@ from playwright.sync_api import (
 
 from tests.support.gates import Gate
 from tests.support.items import unfolded
+from tests.support.kernels import forked
 from tests.support.needs import CHROMIUM, require
 from tests.support.ports import free_port
 
@@ -49,6 +50,7 @@ _SETTINGS = {
     "completer-extension/manager": {"providerTimeout": SLOW},
     "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
 }
+_KERNEL = {"display_name": "Python 3", "language": "python", "metadata": {"debugger": True}}
 _VIEWPORT: ViewportSize = {"width": 1100, "height": 900}
 _CHROMIUM_FLAGS = (
     "--no-sandbox",
@@ -123,6 +125,9 @@ class Lab:
             file = home / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(json.dumps(values), encoding="utf-8")
+        spec = home / "jupyter/kernels/python3/kernel.json"
+        spec.parent.mkdir(parents=True)
+        spec.write_text(json.dumps({**_KERNEL, "argv": forked.command()}), encoding="utf-8")
 
     @property
     def url(self) -> str:
@@ -132,7 +137,7 @@ class Lab:
     def __enter__(self) -> "Lab":
         own = {"JUPYTERLAB_SETTINGS_DIR": "settings", "JUPYTER_CONFIG_DIR": "config"}
         own |= {"JUPYTERLAB_WORKSPACES_DIR": "workspaces", "JUPYTER_RUNTIME_DIR": "runtime"}
-        own |= {"IPYTHONDIR": "ipython"}
+        own |= {"IPYTHONDIR": "ipython", "JUPYTER_PATH": "jupyter"}
         apps = {"lab": ("jupyterlab", "LabApp"), "notebook": ("notebook", "JupyterNotebookApp")}
         module, app = apps[self._front]
         off = (*_NOT_SERVED, *(() if self._shared else _SHARING))

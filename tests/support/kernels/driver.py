@@ -15,6 +15,7 @@ import ipykernel
 from jupyter_client.manager import KernelManager
 
 from tests.support.items import unfolded
+from tests.support.kernels import forked
 from tests.support.ports import free_port
 
 CHANNELS = ("shell", "iopub", "stdin", "control", "hb")
@@ -65,11 +66,21 @@ class Outcome:
 
 
 class Kernel:
-    """A kernel process and a client; used as a context manager."""
+    """A kernel process and a client; used as a context manager.
 
-    def __init__(self, *, env: dict[str, str] | None = None, cwd: str | None = None) -> None:
+    Args:
+        env: variables of its environment.
+        cwd: the folder that it is started in.
+        anew: whether it is an interpreter of its own, not a fork of `forked.py`.
+    """
+
+    def __init__(
+        self, *, env: dict[str, str] | None = None, cwd: str | None = None, anew: bool = False
+    ) -> None:
         ports = {f"{channel}_port": free_port() for channel in CHANNELS}
         self.manager = KernelManager(kernel_name="python3", cache_ports=False, **ports)
+        if not anew:
+            self.manager.kernel_spec.argv = forked.command()
         # A profile of its own: what a developer has configured does not reach the tests.
         self._profile = tempfile.TemporaryDirectory(prefix="agent-magics-ipython-")
         own = {"IPYTHONDIR": self._profile.name}
