@@ -63,6 +63,7 @@ def fill(disk: Path) -> Path:
     return filler
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("case", CALLS)
 def test_a_call_on_a_full_disk_is_answered_and_nothing_is_half_written(disk, case):
     name, arguments = CALLS[case]

@@ -65,6 +65,7 @@ def traps():
     os.chmod("closed", stat.S_IRWXU)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("name", TOOLS)
 def test_no_arguments_end_a_turn(name, traps):
     asked = ScriptedModel(["Hello."])

@@ -64,6 +64,7 @@ def late(tmp_path):
     server.end()
 
 
+@pytest.mark.soak
 def test_a_turn_that_needs_no_server_does_not_wait_for_one(late):
     with scripted("Hello.", "Again.", mcp_servers={**late.servers, "other": things()}) as agent:
         assert agent.run_sync("Hi").text == "Hello."
@@ -75,6 +76,7 @@ def test_a_turn_that_needs_no_server_does_not_wait_for_one(late):
         assert "late" not in "".join(told(agent)[1:]), "it is told once"
 
 
+@pytest.mark.soak
 def test_its_tools_join_the_same_turn_and_nothing_old_is_rewritten(late):
     calls = [late.then(Call("mcp__late__search", {"q": "red"})), "Done.", "More."]
     with scripted(*calls, mcp_servers=late.servers) as agent:
@@ -94,6 +96,7 @@ def test_its_tools_join_the_same_turn_and_nothing_old_is_rewritten(late):
         assert len(told(agent)) == 2
 
 
+@pytest.mark.soak
 def test_the_generic_tool_waits_for_a_server_too(late):
     arguments = {"server": "late", "tool": "count", "arguments": {"words": ["a", "b"]}}
     calls = [late.then(Call("mcp_call_tool", arguments)), "Done."]
@@ -105,6 +108,7 @@ def test_the_generic_tool_waits_for_a_server_too(late):
         ]
 
 
+@pytest.mark.soak
 def test_a_search_for_what_is_not_there_yet_waits(late):
     calls = [late.then(Call("tool_search", {"query": "release watch"})), "Done."]
     late.servers["late"]["args"] += ["--many", "50"]
@@ -114,6 +118,7 @@ def test_a_search_for_what_is_not_there_yet_waits(late):
         assert any(name.startswith("mcp__late__watch_release") for name in offered(agent)[1])
 
 
+@pytest.mark.soak
 def test_a_server_that_fails_is_told_once_with_its_reason_and_the_turn_goes_on(tmp_path):
     servers = {"broken": things("--dead"), "mute": things("--mute", startup_timeout_sec=1)}
     calls = [Call("mcp__broken__search", {}), Call("mcp__mute__search", {})]
@@ -135,6 +140,7 @@ def test_a_server_that_fails_is_told_once_with_its_reason_and_the_turn_goes_on(t
         assert_valid(agent)
 
 
+@pytest.mark.soak
 def test_a_server_that_is_required_fails_the_run_in_one_sentence():
     servers = {"broken": things("--dead", required=True)}
     with scripted("Never said.", mcp_servers=servers) as agent:
@@ -145,6 +151,7 @@ def test_a_server_that_is_required_fails_the_run_in_one_sentence():
             agent.call_sync("mcp_call_tool", {"server": "broken"})
 
 
+@pytest.mark.soak
 def test_a_server_that_is_required_is_waited_for():
     with scripted("Done.", mcp_servers={"things": things(required=True)}) as agent:
         agent.run_sync("Go.")
@@ -209,6 +216,7 @@ def test_the_generic_tool_asks_for_what_it_calls(world):
     assert [question.tool for question in asked] == ["mcp__things__delete"]
 
 
+@pytest.mark.soak
 def test_a_lasting_approval_holds_for_all_arguments_until_the_tool_is_described_anew(tmp_path):
     with World(tmp_path, {"things": things()}) as world:
         asked = answers("approve_for_session")
@@ -475,6 +483,7 @@ def test_a_tool_of_a_server_that_is_still_starting_can_be_taken_away(late):
             agent.unregister("mcp__other__search")
 
 
+@pytest.mark.soak
 def test_hooks_see_the_call_and_change_it(world):
     class Watcher:
         def before_tool(self, invocation):
@@ -496,6 +505,7 @@ def test_a_name_that_no_provider_takes_becomes_one(world):
 # -- tools by name ---------------------------------------------------------------------------------
 
 
+@pytest.mark.soak
 def test_tools_that_are_named_are_there_alone_and_a_call_waits_for_their_server(late):
     names = ["read_file", "mcp__late__se*", "mcp__late__count"]
     calls = [

@@ -52,6 +52,7 @@ def shop(work):
         (work / name).unlink()
 
 
+@pytest.mark.soak
 def test_notebooks_use_and_call_what_files_define(agent, shop):
     assert told(agent, "references", name_path="price").split("\n") == [
         "goods.py:1-2 price is used in 4 places of 2 files:",
@@ -96,6 +97,7 @@ def test_that_not_all_notebooks_were_looked_into_is_told(agent, shop, monkeypatc
         told(agent, "edit_symbol", **rename | {"name_path": "cost", "text": "price"})
 
 
+@pytest.mark.soak
 def test_an_edit_names_its_new_errors_alone_and_at_most_twenty(agent, work, monkeypatch):
     monkeypatch.setattr("agent_magics.symbols.servers.edit_checks.BEFORE_LIMIT", 60.0)
     monkeypatch.setattr("agent_magics.symbols.servers.edit_checks.AFTER_LIMIT", 60.0)

@@ -73,6 +73,7 @@ def test_an_error_is_told_as_in_the_kernel(agent):
     assert run(agent, "print(40)").text == "40\n"
 
 
+@pytest.mark.soak
 def test_figures_come_back(agent):
     output = run(
         agent, "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nprint('drawn')\nplt.show()"
@@ -103,6 +104,7 @@ def test_what_it_takes_too_long_for_is_stopped_and_variables_stay(agent):
     assert run(agent, "x").text == "1\n"
 
 
+@pytest.mark.soak
 def test_where_it_dies_that_is_told_and_a_new_one_comes(agent):
     run(agent, "x = 5")
     output = run(agent, "import os\nos._exit(3)")
@@ -124,6 +126,7 @@ class Evil:
 """
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "send",
     [
@@ -258,6 +261,7 @@ def test_an_interrupt_ends_the_code_and_the_turn(tmp_path):
         assert len(outputs) == 1
 
 
+@pytest.mark.soak
 def test_settings_that_change_make_a_new_one(tmp_path):
     with Agent(ScriptedModel([]), ["python"], cwd=tmp_path) as agent:
         run(agent, "x = 1")
@@ -302,6 +306,7 @@ def test_who_is_asked(tmp_path, monkeypatch, approval, tier, asked):
     assert bool(questions) == asked
 
 
+@pytest.mark.soak
 def test_nothing_is_left_behind(tmp_path):
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):

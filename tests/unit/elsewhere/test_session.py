@@ -55,6 +55,7 @@ def calls(name, **arguments):
     return Reply([function_call(name, arguments)])
 
 
+@pytest.mark.soak
 def test_it_works_there_with_its_tools_and_its_question_is_answered_here(pool, tmp_path):
     asked = []
 
@@ -304,6 +305,7 @@ def test_a_question_that_nobody_can_answer_is_an_error_there(threads):
     assert (result.status, result.error) == ("failed", "ZeroDivisionError: oh")
 
 
+@pytest.mark.soak
 def test_what_annotations_name_as_texts_is_known_there(pool):
     def double(how: "Literal['up', 'down']", n: "int") -> "int":
         """Double it."""

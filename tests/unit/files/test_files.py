@@ -333,6 +333,7 @@ def test_protected_folders_are_named_and_not_entered(tmp_path):
     assert names(by_hand) == [".ssh", ".ssh/id_work"]
 
 
+@pytest.mark.soak
 def test_a_very_deep_tree_costs_its_depth_and_not_its_square(tmp_path, monkeypatch):
     """A command makes one in a second; what no path can name is counted as unreadable."""
     monkeypatch.chdir(tmp_path)

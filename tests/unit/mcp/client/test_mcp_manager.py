@@ -49,6 +49,7 @@ def world(tmp_path_factory):
         yield made
 
 
+@pytest.mark.soak
 def test_what_a_server_says_of_itself(world):
     state = world.state
     assert state.status is McpStatus.READY
@@ -173,6 +174,7 @@ def test_sampling_goes_through_the_desk_or_not_at_all(world):
         world.call("sample", Callbacks())
 
 
+@pytest.mark.soak
 def test_time_for_a_person_is_no_time_of_the_call(tmp_path):
     config = replace(GOOD, tool_timeout_sec=3.0)
     answered = threading.Event()
@@ -220,6 +222,7 @@ def test_certificates_are_found_and_keys_are_not():
     }
 
 
+@pytest.mark.soak
 def test_a_server_takes_no_module_of_the_workspace(tmp_path):
     """``python -m`` would look there first, also for the modules of the library."""
     (tmp_path / "asyncio.py").write_text("raise SystemExit('the workspace ran')\n")
@@ -265,6 +268,7 @@ def test_prompts(world):
     assert messages == (("user", (InputText("Greet Ada."),)),)
 
 
+@pytest.mark.soak
 def test_enabled_and_disabled_tools():
     config = replace(GOOD, enabled_tools=("add", "fail"), disabled_tools=("fail",))
     with McpWorld(config) as world:
@@ -273,6 +277,7 @@ def test_enabled_and_disabled_tools():
             world.call("fail")
 
 
+@pytest.mark.soak
 def test_a_server_is_disabled_and_enabled(tmp_path):
     with McpWorld(replace(GOOD, enabled=False)) as world:
         assert world.state.status is McpStatus.DISABLED
@@ -328,6 +333,7 @@ def modern():
         yield made
 
 
+@pytest.mark.soak
 def test_the_protocol_of_2026(modern):
     assert modern.manager._servers["good"]._link._client.protocol_version == "2026-07-28"
     callbacks = Callbacks()
@@ -339,6 +345,7 @@ def test_the_protocol_of_2026(modern):
     )
 
 
+@pytest.mark.soak
 def test_a_question_ends_with_its_call(world):
     asked, gone = threading.Event(), threading.Event()
     callbacks = Callbacks()

@@ -360,6 +360,7 @@ def cut_file(folder):
     return folder / "a.csv.gz"
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("rows", "words"),
     [(lambda _: fails(), "OSError: the line is down"), (cut_file, "EOFError")],
@@ -395,6 +396,7 @@ def test_a_name_that_is_no_text_is_no_column():
         agent.map_sync("{{1}}", [{1: "a", "text": "b"}])
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.csv.gz"])
 def test_a_line_of_any_length_is_not_read_whole(tmp_path, name):
     path, line = tmp_path / name, (64 << 20) + 2

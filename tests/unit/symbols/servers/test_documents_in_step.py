@@ -212,9 +212,8 @@ async def _answers(found: Project) -> dict:
 
 
 @pytest.mark.needs("program git")
-@pytest.mark.parametrize(
-    ("steps", "between"), [(24, 12), pytest.param(1_000, 50, marks=pytest.mark.soak)]
-)
+@pytest.mark.soak
+@pytest.mark.parametrize(("steps", "between"), [(24, 12), (1_000, 50)])
 def test_a_real_server_answers_as_one_that_begins_now(tmp_path, steps, between):
     draw = random.Random(steps)
     server = find_server("python", {})

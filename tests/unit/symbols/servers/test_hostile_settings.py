@@ -148,6 +148,7 @@ def test_without_a_sandbox_is_seen_what_would_run(tmp_path, monkeypatch, server)
     assert _ran(tmp_path, server) == TABLES[server][2]
 
 
+@pytest.mark.soak
 @pytest.mark.needs("tier 1")
 @pytest.mark.parametrize("server", SERVERS)
 def test_nothing_runs_outside_the_sandbox(tmp_path, server):

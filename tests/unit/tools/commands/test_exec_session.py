@@ -284,6 +284,7 @@ def test_unknown_ids_are_told_with_those_there_are(ctx, tmp_path):
         kill_session(4711, ctx=ctx)
 
 
+@pytest.mark.soak
 def test_a_full_table_is_an_error_that_names_the_sessions_and_kills_none(ctx):
     kept = [
         ctx.processes.start_session(["sleep", "60"], cwd=ctx.cwd, env=ctx.env)
