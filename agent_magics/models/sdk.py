@@ -57,11 +57,16 @@ def connect_timeouts() -> tuple[type[Exception], ...]:
     return (httpx2.ConnectTimeout,)
 
 
-def timeout_errors() -> tuple[type[Exception], ...]:
-    """Return the errors of any time-out."""
+def is_timeout(error: BaseException) -> bool:
+    """Return whether a time limit passed.
+
+    The openai package's client over aiohttp takes a refused or broken connection for that, too.
+    """
     import httpx2  # noqa: PLC0415 - comes with openai, which is loaded by now
 
-    return (httpx2.TimeoutException,)
+    cause = error.__cause__
+    is_named_so = isinstance(error, httpx2.TimeoutException)
+    return is_named_so and (cause is None or isinstance(cause, TimeoutError))
 
 
 def transport_errors() -> tuple[type[Exception], ...]:
@@ -94,6 +99,10 @@ def bounded_client(openai: ModuleType) -> Any:
                 response = await super().send(request, stream=True, **options)
             except aiohttp.ClientResponseError as error:  # which the package does not translate
                 raise httpx2.RemoteProtocolError(error.message) from None
+            except httpx2.TimeoutException as error:
+                if is_timeout(error):
+                    raise
+                raise httpx2.ConnectError(str(error)) from error.__cause__
             if stream and response.is_success:
                 return response
             is_json = "json" in response.headers.get("content-type", "")

@@ -195,12 +195,13 @@ class Job:
             return
         chosen = sorted(random.Random(source.count).sample(range(source.count), SAMPLE))
         rows = source.each(chosen, self.plan.prompt.names)
+        limit, self._limit = self._limit, None  # the person is asked once, after the whole sample
         await self._run(iter([(chosen, rows)]))
         self._sampled = frozenset(chosen) - self._left_out
-        limit = self._limit
+        if progress.unpriced:
+            self._limit = limit
         if limit is None or progress.unpriced or self.stopped:
             return
-        self._limit = None  # the person is asked once
         paid = self._paid
         # Of the others the answers were kept, or are those of equal rows.
         share = len(paid) / max(len(self._sampled), 1)

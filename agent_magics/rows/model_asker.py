@@ -35,6 +35,7 @@ class ModelAsker:
         async with self._places:
             self._in_flight += 1
             try:
+                await asyncio.sleep(0)  # a recording answers at once: the others get their turn
                 return await self._ask(question)
             except ContextOverflow as error:
                 return RowAnswer(error=str(error), kind="too long")

@@ -279,8 +279,8 @@ def test_a_rule_forbids_by_name(world):
 )
 def test_what_the_person_configured_goes_before_the_hints(world, mode, policy, asks):
     handler = world.tools.handler("mcp__things__search")
-    handler_config = replace(handler._config, approval_mode=mode)
-    other = type(handler)(handler.card, handler.options.name, handler_config, world.agent.mcp)
+    config = replace(world.agent.mcp.server("things").config, approval_mode=mode)
+    other = type(handler)(handler.card, handler.options.name, config, world.agent.mcp)
     world.tools._now.handlers["mcp__things__search"] = other
     try:
         result = world.play(SEARCH, "Done.", approval=policy, on_question=answers("approve"))

@@ -43,9 +43,9 @@ from agent_magics.models.sdk import (
     bounded_client,
     close_at_end,
     connect_timeouts,
+    is_timeout,
     load_openai,
     loaded_openai,
-    timeout_errors,
     transport_errors,
 )
 from agent_magics.models.wire_capture import Ending, WireCapture
@@ -211,10 +211,10 @@ class RemoteModel:
             async for chunk in answer.aiter_bytes():
                 capture.feed(chunk)
                 yield chunk
-        except timeout_errors():
-            capture.end("silent")
-            raise silent(address, self._timeout) from None
         except transport_errors() as error:
+            if is_timeout(error):
+                capture.end("silent")
+                raise silent(address, self._timeout) from None
             capture.end("cut")
             reason = brief(str(error)) or type(error).__name__
             raise cut_short(f"the connection to {address} broke: {reason}") from None
