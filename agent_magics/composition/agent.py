@@ -50,7 +50,7 @@ from agent_magics.settings.validation import check_price
 from agent_magics.symbols.servers.specs import read_table
 from agent_magics.tools.catalog.agent_tools import RunTools, ToolCatalog
 from agent_magics.tools.catalog.sources import ToolList
-from agent_magics.tools.files.access import PathJudge
+from agent_magics.tools.files.path_judge import PathJudge
 from agent_magics.tools.mcp.callables import McpNamespace
 from agent_magics.tools.mcp.servers import McpServers, read_given
 

@@ -39,7 +39,7 @@ from agent_magics.protocol.ops import Answer
 from agent_magics.protocol.records import Entry
 from agent_magics.rows.engines.link import Link
 from agent_magics.rows.engines.worker import Invitation, ModelSource, join
-from agent_magics.tools.files.access import PathJudge
+from agent_magics.tools.files.path_judge import PathJudge
 
 # Seconds between signs of life, and without one after which the other side is given up.
 TICK, SILENT = 3.0, 30.0

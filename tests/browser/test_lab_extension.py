@@ -34,7 +34,7 @@ def test_a_click_answers_while_live_code_holds_the_main_thread(notebook: Open) -
     assert "made 1" in items_of(cell)[0]["output"]  # folded: both calls are done
     assert all(WIDGET not in output.data for output in cell.outputs)
     page.run(2)
-    page.wait_for_text(2, "(c) clicks while code holds the main thread", "on a subshell")
+    page.wait_for_text(2, "also while code runs", "by a subshell")
 
 
 def test_a_page_that_is_loaded_anew_draws_on(notebook: Open) -> None:

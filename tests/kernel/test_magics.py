@@ -431,7 +431,7 @@ def test_answers_for_the_project_are_listed_and_all_taken_back(kernel: Kernel) -
     ("cell", "words"),
     [
         ("%agent approvals trust", ("no rules to trust",)),
-        ("%agent approvals revoke", ("revoke N", "trust")),
+        ("%agent approvals revoke", ("revoke N", "revoke all")),
         ("%agent approvals revoke x", ("number",)),
         ("%agent approvals forget", ("revoke N",)),
     ],

@@ -179,7 +179,7 @@ def test_trim_without_a_notebook_changes_nothing(kernel: Kernel, path: Path) -> 
     ("line", "words"),
     [
         ("nonsense", "show [FILE], diff A [B], trim"),
-        ("diff", "show [FILE], diff A [B], trim"),
+        ("diff", "takes: diff A [B]; without a file"),
         ("show 'x", "quotation mark"),
         ("show gone.jsonl", "Cannot read the recording gone.jsonl"),
         ("rerecord some", "rerecord next|all|off"),

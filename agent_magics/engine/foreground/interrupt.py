@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent_magics.dispatch.person_code import holds_person_code
-from agent_magics.engine.channels.requests import Work
+
+if TYPE_CHECKING:  # which imports more than the magics need to load
+    from agent_magics.engine.channels.requests import Work
 
 
 @contextmanager
@@ -100,7 +102,7 @@ class Stopped(KeyboardInterrupt):
 
 
 @contextmanager
-def stoppable(work: Work) -> Iterator[None]:
+def stoppable(work: "Work") -> Iterator[None]:
     """Make the code of `work` stoppable on the main thread: ending the work raises `Stopped`.
 
     Python raises between two of its instructions: C code that does not return is not stopped.

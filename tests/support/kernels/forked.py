@@ -32,9 +32,10 @@ _TEMPLATE = (
     "import sys; sys.path[0] = sys.argv[2]; from tests.support.kernels import forked; "
     "del sys.path[0]; forked.serve(sys.argv[1])"
 )
+# Not ipywidgets: at its import it tells the kernel of this process which messages it answers.
 _MODULES = (
     *("ipykernel.kernelapp", "ipykernel.zmqshell", "ipykernel.debugger"),
-    *("IPython.core.completer", "anywidget", "ipywidgets", "markdown_it", "pydantic", "aiohttp"),
+    *("IPython.core.completer", "markdown_it", "pydantic", "aiohttp"),
     *("openai.resources.chat", "openai.resources.responses"),
 )
 _ENVIRONMENT = 1 << 20  # bytes that are enough for one

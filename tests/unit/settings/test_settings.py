@@ -8,7 +8,7 @@ from agent_magics.protocol.config import SandboxPolicy
 from agent_magics.protocol.errors import FatalError
 from agent_magics.settings.table import SETTINGS
 from agent_magics.settings.validation import check_roots, validated
-from agent_magics.tools.files.access import PathJudge
+from agent_magics.tools.files.path_judge import PathJudge
 
 
 def test_network_is_a_setting():

@@ -9,8 +9,8 @@ from agent_magics.approval.actions import ActionKind
 from agent_magics.dispatch.context import ToolContext, TurnContext, status_of
 from agent_magics.protocol.config import RunConfig
 from agent_magics.protocol.errors import RespondToModel
-from agent_magics.tools.files.access import PathJudge
 from agent_magics.tools.files.listing import glob, list_dir
+from agent_magics.tools.files.path_judge import PathJudge
 from agent_magics.tools.files.reading import read_file
 from agent_magics.tools.files.searching import grep_files
 from agent_magics.tools.files.viewing import view_image

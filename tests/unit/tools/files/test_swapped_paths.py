@@ -19,9 +19,9 @@ from agent_magics.patch.grammar import parse_patch
 from agent_magics.patch.plan import plan_patch
 from agent_magics.protocol.config import RunConfig
 from agent_magics.protocol.errors import RespondToModel
-from agent_magics.tools.files.access import PathJudge
 from agent_magics.tools.files.listing import list_dir
 from agent_magics.tools.files.patch import apply_patch, assess_patch
+from agent_magics.tools.files.path_judge import PathJudge
 from agent_magics.tools.files.reading import read_file
 from agent_magics.tools.files.searching import grep_files
 
