@@ -225,6 +225,8 @@ def shoot(page: NotebookPage, name: str, *cells: int, below: int = 0) -> None:
     page.cell(cells[0]).scroll_into_view_if_needed()
     boxes = [page.cell(number).bounding_box() for number in cells]
     assert all(boxes)
+    typed = page.page.locator(".jp-Stdin-input").count()
+    assert not typed, f"{name}: the machine is busy, so the page was taken for one without buttons"
     x, y = boxes[0]["x"], boxes[0]["y"]
     bottom = boxes[-1]["y"] + boxes[-1]["height"]
     clip = {"x": x, "y": y, "width": boxes[0]["width"], "height": bottom - y + below}
