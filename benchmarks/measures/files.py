@@ -102,7 +102,7 @@ def time_read() -> dict[str, float]:
     from agent_magics.dispatch.context import ToolContext, TurnContext  # noqa: PLC0415 - only here
     from agent_magics.protocol.config import RunConfig  # noqa: PLC0415 - only here
     from agent_magics.tools import read_file  # noqa: PLC0415 - only here
-    from agent_magics.tools.files.access import PathJudge  # noqa: PLC0415 - only here
+    from agent_magics.tools.files.path_judge import PathJudge  # noqa: PLC0415 - only here
 
     def none(*_, **__):
         raise AssertionError
