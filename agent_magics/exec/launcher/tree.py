@@ -119,12 +119,11 @@ def stop_tree(keep: Collection[int] = ()) -> list[int]:
     children_of = _children_of if table is None else table.children_of
     found: dict[int, None] = {}  # a set that keeps the order
     while True:
-        # Before the walk, which then sees each child of those that have come to rest. Others are
-        # stopped again: another process may have continued them.
-        moving = [pid for pid in found if _may_fork(pid)]
         new = [pid for pid in _walk(os.getpid(), keep, children_of) if pid not in found]
         found.update(dict.fromkeys(new))
-        moving = [pid for pid in (*moving, *new) if _stop(pid)]
+        # Again to those already stopped: another process may have continued them.
+        moving = new or [pid for pid in found if _may_fork(pid)]
+        moving = [pid for pid in moving if _stop(pid)]
         if not moving or time.monotonic() > deadline:
             return list(found)
         if not new:
