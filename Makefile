@@ -65,7 +65,7 @@ test: $(VENV)/test.stamp  ## Install what tests need and run all of them.
 	@$(PYTEST) -m "not long" $(NOTEBOOKS) tests notebooks $(PYTEST_ARGS)
 
 .PHONY: test-fast
-test-fast: $(VENV)/test.stamp labextension  ## Run in two minutes what needs neither browser, sandbox nor random examples, and is no soak or table of attacks.
+test-fast: $(VENV)/test.stamp labextension  ## Run in a minute and a half what needs neither browser, sandbox nor random examples, and is no soak or table of attacks.
 	@$(PYTEST) $(FAST) $(PYTEST_ARGS)
 
 .PHONY: test-long
