@@ -149,9 +149,9 @@ class _Texts:
     async def look(self, ctx: ToolContext | None) -> str:
         """Find the places; return a sentence on those of which the meaning is not known."""
         found, stopped = await run_on_thread(until_stopped, self._find(ctx))
-        unknown, asked = dict[str, dict[int, None]](), 0
         certain = [each for each in found if each.path in self._paths]
         others = [each for each in found if each.path not in self._paths]
+        unknown, asked = dict[str, dict[int, None]](), 0
         deadline = time.monotonic() + SECONDS_BESIDE
         for each in others[:_MOST_ASKED]:
             if time.monotonic() > deadline:
@@ -164,12 +164,22 @@ class _Texts:
         for each in certain:
             self.files[each.file.path] = each.file
             self.places.setdefault(each.file.path, []).append(each.range)
-        cut = f" Places with {self._name} as text were sought for {SECONDS_BESIDE:.0f} s only."
+        doubts = self._doubts(unknown, len(others) - asked)
+        if stopped:
+            doubts += (
+                f" Places with {self._name} as text were sought for {SECONDS_BESIDE:.0f} s only."
+            )
+        return doubts
+
+    def _doubts(self, unknown: Mapping[str, Collection[int]], not_asked: int) -> str:
+        """Return a sentence on lines that may mean the symbol, by file; "" where there are none."""
         shown = [f"{file}:{','.join(map(str, lines))}" for file, lines in unknown.items()]
-        if asked < len(others):
-            shown.append(f"{len(others) - asked} places that it was not asked about")
+        if not_asked:
+            shown.append(f"{not_asked} places that it was not asked about")
+        if not shown:
+            return ""
         unsure = f" {self._server.name} does not know what {self._name} is in {', '.join(shown)}"
-        return f"{unsure}: edit the lines that mean this." * bool(shown) + cut * bool(stopped)
+        return f"{unsure}: edit the lines that mean this."
 
     async def _means(self, place: _Place) -> bool:
         """Tell whether the object whose attribute a text names is the symbol's module or class."""

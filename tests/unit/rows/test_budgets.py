@@ -52,8 +52,9 @@ class Decides(Watcher):
         self.job = job
 
 
+@pytest.mark.parametrize("concurrency", [1, None])
 @pytest.mark.parametrize(("pressed", "answered"), [("go_on", 120), ("stop", 50)])
-def test_the_cards_buttons_answer_the_question_of_the_cost(pressed, answered):
+def test_the_cards_buttons_answer_the_question_of_the_cost(pressed, answered, concurrency):
     card = Decides()
 
     async def decide(question):
@@ -66,7 +67,7 @@ def test_the_cards_buttons_answer_the_question_of_the_cost(pressed, answered):
             "Which complaint is this? {{text}}",
             rows,
             output=Complaint,
-            options={"ask_above": 1e-9},
+            options={"ask_above": 1e-9, "concurrency": concurrency},
         )
         done = asyncio.run(mapping.wait(card))
     assert done.frame["kind"].notna().sum() == answered
