@@ -24,7 +24,8 @@ from agent_magics.delegation.admission import (
 from agent_magics.delegation.child import SubAgent, bring_results, report
 from agent_magics.delegation.clock import WorkClock
 from agent_magics.delegation.parent import AnswerBlocking, ParentLink, ParentTurn, PresentTurns
-from agent_magics.delegation.rights import narrowed, shared
+from agent_magics.delegation.rights import narrowed
+from agent_magics.delegation.sharing import shared
 from agent_magics.delegation.types import (
     EXPLORE,
     AgentPlace,
