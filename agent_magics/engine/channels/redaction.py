@@ -35,11 +35,11 @@ def redact_text(secrets: Sequence[str], text: str) -> str:
     """
     joined = text.translate(_WITHOUT)
     for secret in secrets:
+        if "\\" in text:  # first, since a secret may end with one, of which JSON makes two
+            text = _escaped(secret).sub(REDACTED, text)
         for form in encodings(secret):
             if form in text:
                 text = text.replace(form, REDACTED)
-        if "\\" in text:
-            text = _escaped(secret).sub(REDACTED, text)
         apart = secret.translate(_WITHOUT)
         if len(apart) >= _SHORTEST_ENCODED and apart in joined:
             text = _apart(apart).sub(REDACTED, text)

@@ -4,7 +4,7 @@ import struct
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agent_magics.engine.channels.redaction import (
@@ -157,6 +157,7 @@ def test_any_pieces_show_what_the_whole_would(pieces, secret):
     st.text(st.characters(codec="utf-8", min_codepoint=32), min_size=4, max_size=20),
     st.lists(st.sampled_from(["plain", "json", "ascii", "coded", "twice"]), min_size=1),
 )
+@example("000\\", ["json"])
 def test_a_secret_is_seen_through_the_escapes_of_json(secret, ways):
     def written(at, character):
         way = ways[at % len(ways)]

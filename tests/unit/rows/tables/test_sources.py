@@ -370,7 +370,7 @@ def test_rows_before_the_end_of_a_broken_stream_are_asked(rows, words, tmp_path)
     with Agent(Echo()) as agent:
         done = agent.map_sync("{{text}}", rows(tmp_path), into="out")
     assert words in done.stopped
-    answers = list(done.frame["answer"])
+    answers = [each for each in done.frame["answer"] if isinstance(each, str)]  # not the unasked
     assert answers and done.progress.answered == len(set(answers))
 
 
