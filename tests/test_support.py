@@ -3,6 +3,7 @@
 import ast
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -137,6 +138,24 @@ def test_a_forked_kernel_ends_with_the_process_that_stands_for_it():
         assert process.pid != kernel.manager.provisioner.pid
         os.kill(kernel.manager.provisioner.pid, signal.SIGKILL)
         assert psutil.wait_procs([process], timeout=30)[1] == []
+
+
+@pytest.mark.soak
+def test_a_kernel_that_ends_with_its_stand_in_at_once_does_not_end_the_template():
+    with Kernel() as kernel:
+        stand_in = psutil.Process(kernel.manager.provisioner.pid)
+        process = psutil.Process(int(kernel.value("__import__('os').getpid()")))
+        template = process.parent()
+        template.suspend()  # until both have ended, so that it is told of both ends at once
+        over = os.pidfd_open(process.pid)
+        process.kill()
+        assert select.select([over], [], [], 30)[0]
+        stand_in.kill()
+        stand_in.wait(30)
+        template.resume()
+        os.close(over)
+    with Kernel() as kernel:
+        assert kernel.value("__import__('os').getppid()") == str(template.pid)
 
 
 def test_a_fork_returns_what_its_function_did():

@@ -28,9 +28,9 @@ def start(act: Callable[[], object]) -> int:
         warnings.simplefilter("ignore", DeprecationWarning)  # of forks where threads run
         pid = os.fork()
     if pid:
+        os.close(writer)
         os.read(reader, 1)  # its session is there: whoever kills its group kills all of it
         os.close(reader)
-        os.close(writer)
         return pid
     status = 1
     try:

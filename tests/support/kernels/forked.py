@@ -119,9 +119,14 @@ class _Template:
         self._kernels.add(pid)
         over = os.pidfd_open(pid)
         self._ready.register(over, selectors.EVENT_READ, lambda: self._reap(pid, over, stand_in))
-        self._ready.register(stand_in, selectors.EVENT_READ, lambda: os.killpg(pid, signal.SIGKILL))
+        self._ready.register(stand_in, selectors.EVENT_READ, lambda: self._kill(pid))
         with suppress(OSError):
             stand_in.send(b"%d" % pid)
+
+    def _kill(self, pid: int) -> None:
+        """End a kernel whose stand-in has ended, unless both ended at once: it is then reaped."""
+        if pid in self._kernels:
+            os.killpg(pid, signal.SIGKILL)
 
     def _reap(self, pid: int, over: int, stand_in: socket.socket) -> None:
         self._kernels.remove(pid)
