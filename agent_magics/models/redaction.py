@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote, unquote_plus, urlsplit
 
 from agent_magics.protocol.items import Item, ToolCallOutput, text_of
 from agent_magics.protocol.secrets import KEY_SHAPES, SECRET_PARAMETER
@@ -48,11 +48,14 @@ def personal_paths(cwd: Path) -> Replacements:
 
 
 def keys_in_address(address: str) -> tuple[str, ...]:
-    """Return the keys in a server's address: a password, or keys in its query."""
+    """Return the keys in a server's address, as they stand there and as they are meant: a
+    password, or keys in its query.
+    """
     parts = urlsplit(address)
-    query = parse_qsl(parts.query)
-    found = (value for name, value in query if SECRET_PARAMETER.search(name))
-    return tuple(filter(None, (unquote(parts.password or ""), parts.password, *found)))
+    query = (each.partition("=") for each in parts.query.split("&"))
+    found = [value for name, _, value in query if SECRET_PARAMETER.search(unquote_plus(name))]
+    written = [*filter(None, (parts.password, *found))]
+    return tuple(dict.fromkeys([*written, *map(unquote, written), *map(unquote_plus, written)]))
 
 
 def without_keys(text: str, keys: Iterable[str]) -> str:

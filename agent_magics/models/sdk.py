@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import threading
 import weakref
 from contextlib import suppress
@@ -13,6 +14,7 @@ from agent_magics.models.redaction import keys_in_address, without_keys
 
 # The loggers that write the addresses of requests, which may hold a key.
 _LOGGERS = ("httpx2", "openai._base_client")
+_ADDRESS = re.compile(r"\w+://\S+")
 _openai: ModuleType | None = None
 
 
@@ -34,39 +36,32 @@ def load_openai() -> ModuleType:
 
 
 def hide_keys(record: logging.LogRecord) -> bool:
-    """Remove the keys in addresses from a log record (a filter)."""
-    if isinstance(record.args, tuple):
-        record.args = tuple(map(_without_keys, record.args))
+    """Remove the keys in addresses from a log record, whatever its arguments are (a filter)."""
+    try:
+        record.msg = _ADDRESS.sub(_without_keys, record.getMessage())
+    except Exception:  # logging would print the arguments
+        record.msg = "A log record could not be formatted."
+    record.args = ()
     return True
 
 
-def _without_keys(part: object) -> object:
-    text = str(part)
-    if "://" not in text or not ("?" in text or "@" in text):
-        return part
+def _without_keys(address: re.Match[str]) -> str:
     try:
-        return without_keys(text, keys_in_address(text))
-    except ValueError:  # no address
-        return part
-
-
-def connect_timeouts() -> tuple[type[Exception], ...]:
-    """Return the errors of a connection that was not accepted in time."""
-    import httpx2  # noqa: PLC0415 - comes with openai, which is loaded by now
-
-    return (httpx2.ConnectTimeout,)
+        return without_keys(address[0], keys_in_address(address[0]))
+    except ValueError:  # no address, but perhaps with a key
+        return "[address]"
 
 
 def is_timeout(error: BaseException) -> bool:
-    """Return whether a time limit passed.
+    """Return whether a connected server was silent for too long.
 
-    The openai package's client over aiohttp takes a refused or broken connection for that, too.
+    The openai package's client over aiohttp calls it a `ConnectTimeout` that a connection was
+    refused, broke, or was not accepted in time.
     """
     import httpx2  # noqa: PLC0415 - comes with openai, which is loaded by now
 
-    cause = error.__cause__
     is_named_so = isinstance(error, httpx2.TimeoutException)
-    return is_named_so and (cause is None or isinstance(cause, TimeoutError))
+    return is_named_so and not isinstance(error, httpx2.ConnectTimeout)
 
 
 def transport_errors() -> tuple[type[Exception], ...]:
@@ -99,9 +94,7 @@ def bounded_client(openai: ModuleType) -> Any:
                 response = await super().send(request, stream=True, **options)
             except aiohttp.ClientResponseError as error:  # which the package does not translate
                 raise httpx2.RemoteProtocolError(error.message) from None
-            except httpx2.TimeoutException as error:
-                if is_timeout(error):
-                    raise
+            except httpx2.ConnectTimeout as error:
                 raise httpx2.ConnectError(str(error)) from error.__cause__
             if stream and response.is_success:
                 return response

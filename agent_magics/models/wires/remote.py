@@ -42,7 +42,6 @@ from agent_magics.models.retry import RetryPolicy, stream_with_retries
 from agent_magics.models.sdk import (
     bounded_client,
     close_at_end,
-    connect_timeouts,
     is_timeout,
     load_openai,
     loaded_openai,
@@ -297,8 +296,7 @@ class RemoteModel:
                 api=wire.api,
                 key_way=way_to_mend(address),
             )
-        connected = not isinstance(error.__cause__, connect_timeouts())
-        if isinstance(error, openai.APITimeoutError) and connected:
+        if isinstance(error, openai.APITimeoutError):
             return silent(address, self._timeout)
         return explain_connection(error, address)
 

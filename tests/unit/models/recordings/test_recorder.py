@@ -244,6 +244,21 @@ def test_an_answer_in_which_nothing_came(file):
     assert read_recording(file).exchanges[0].answer.ended == "silent"
 
 
+def test_a_connection_that_is_not_accepted_in_time(file):
+    once = RetryPolicy(tries=1)
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
+        port = full.getsockname()[1]
+        with socket.create_connection(full.getsockname()):  # its queue holds no second one
+            live_model = open_model(
+                "responses", base_url=f"http://127.0.0.1:{port}/v1", retries=once, timeout=0.3
+            )
+            (live,) = ask(RecordingModel(live_model, file, cwd=file.parent), request_of())
+    (played,) = ask(ReplayModel(file, cwd=file.parent), request_of())
+    assert "Cannot connect" in str(live[-1])
+    assert "Cannot connect" in str(played[-1])
+    assert read_recording(file).exchanges[0].answer.ended == "unreachable"
+
+
 def test_no_connection(file):
     with socket.socket() as deaf:  # bound, so that nobody else listens there, and not listening
         deaf.bind(("127.0.0.1", 0))
