@@ -214,3 +214,103 @@ def test_no_lasting_answer_leads_out_through_a_link(
     assert len(asked) == before + 1
     assert [path.name for path in outside.iterdir()] == ["file"]
     assert (outside / "file").read_text(encoding="utf-8") == "theirs"
+
+
+# Such programs read, outside the sandbox, what stands in a file or behind a link in a folder.
+FINDERS = [
+    *("grep -R mine d", "grep --dereference-r mine d", "grep -nR mine", "grep -rR mine ."),
+    *("ls -LR d", "ls -R --derefer d", "du -aL d", "du -a --deref d", "rm -R d/more"),
+    *("bash -c 'cd d && grep -R mine'", "bash -c 'cd d && ls -lRL'"),
+]
+NAMERS = [
+    *("wc --files0-from=list", "wc --f list", "du --files0-f list"),
+    *("sha256sum -c list", "md5sum -wc list", "cksum --check list", "sha1sum --ch list"),
+]
+
+
+@pytest.mark.parametrize("line", FINDERS)
+@pytest.mark.parametrize("target", ["the file outside", "the folder outside", ".env", ".git"])
+def test_no_lasting_answer_follows_a_link_that_was_put_into_a_folder(
+    project, tmp_path_factory, line, target
+):
+    assert current_tier() >= 1, "this machine has no sandbox: tier 1 was not tested"
+    outside = tmp_path_factory.mktemp("outside")
+    (outside / "file").write_text("theirs", encoding="utf-8")
+    (project / ".env").write_text("KEY=1", encoding="utf-8")
+    (project / ".git/hooks").mkdir(parents=True)
+    (project / "d/more").mkdir(parents=True)
+    asked = []
+
+    def person(question):
+        asked.append(question)
+        return "approve_for_session" if len(asked) == 1 else "deny"
+
+    agent = agent_with(person, cwd=project, approval="on-request")
+    command = {**escalated(""), "command": shlex.split(line)}
+    agent.call_sync("shell", command)
+    agent.call_sync("shell", command)
+    assert len(asked) == 1  # the answer lasts
+    (project / "d/more").mkdir(exist_ok=True)  # as rm left it
+    place = {"the file outside": outside / "file", "the folder outside": outside}
+    (project / "d/more/link").symlink_to(place.get(target, project / target))
+    agent.call_sync("shell", command)
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize("line", NAMERS)
+def test_what_a_file_names_is_not_what_the_words_name(project, line):
+    (project / "list").write_text("x.sh\0", encoding="utf-8")
+    asked = []
+    agent = agent_with(
+        lambda question: asked.append(question) or "deny", cwd=project, approval="on-request"
+    )
+    agent.call_sync("shell", {**escalated(""), "command": shlex.split(line)})
+    assert "approve_for_session" not in asked[0].scopes and NOT_BOUND in asked[0].reason
+
+
+INNER = [
+    *("mkdir -p link/made", "touch link/made", "rm -rf link/plain", "cat link/file", "ls link"),
+    *("bash -c 'cd link && mkdir -p deep/er'", "touch name", "grep -R mine d", "du -L d"),
+]
+
+
+@pytest.mark.parametrize("line", INNER)
+def test_a_link_within_what_commands_may_write_needs_no_further_question(project, line):
+    (project / "real/plain").mkdir(parents=True)
+    (project / "d").mkdir()
+    (project / "real/file").write_text("mine", encoding="utf-8")
+    for name, target in {"link": "real", "name": "real/file", "d/name": "../real/file"}.items():
+        (project / name).symlink_to(target)
+    asked = []
+    agent = agent_with(
+        lambda question: asked.append(question) or "approve_for_session",
+        cwd=project,
+        approval="on-request",
+    )
+    for _ in range(2):
+        agent.call_sync("shell", {**escalated(""), "command": shlex.split(line)})
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("touch link/hooks/evil", "rm -rf link/hooks", "touch link/config", "cat name"),
+        *("ls whole", "rm -rf whole/.git", "ls many", "grep -R mine many"),
+    ],
+)
+def test_a_link_to_what_the_sandbox_keeps_is_asked_about_each_time(project, line):
+    for folder in (".git/hooks", "nested/.git/hooks", "wide"):
+        (project / folder).mkdir(parents=True)
+    (project / ".env").write_text("KEY=1", encoding="utf-8")
+    for number in range(501):
+        (project / f"wide/{number}").touch()
+    links = {"link": ".git", "name": ".env", "whole": "nested", "many": "wide"}
+    for name, target in links.items():
+        (project / name).symlink_to(target)
+    asked = []
+    agent = agent_with(
+        lambda question: asked.append(question) or "deny", cwd=project, approval="on-request"
+    )
+    agent.call_sync("shell", {**escalated(""), "command": shlex.split(line)})
+    assert "approve_for_session" not in asked[0].scopes

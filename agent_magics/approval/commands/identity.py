@@ -10,7 +10,7 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, islice
 
@@ -38,6 +38,15 @@ _RUNS_ONLY_ITSELF = frozenset(
         *("touch", "tr", "true", "truncate", "uname", "uptime", "wc", "whoami"),
     }
 )
+# Options by which such a program takes the names of files from a file, however they are shortened.
+_NAMES_FROM_FILE = {
+    **dict.fromkeys(("wc", "du"), re.compile(r"--f")),
+    **dict.fromkeys(
+        ("cksum", "md5sum", "sha1sum", "sha256sum", "sha512sum"), re.compile(r"-[^-]*c|--c")
+    ),
+}
+# Options by which one may follow the links that it finds in folders: -R of grep, -L of ls and du.
+_FOLLOWS_LINKS = re.compile(r"-[^-]*[RL]|--d")
 _READS_SCRIPT = frozenset({"source", ".", "awk", "gawk", "mawk", "sed", "make", "env"})
 _MOST_COMMANDS = 20  # limit per script
 _MOST_WORDS = 64  # limit of words that may name a file, over all commands
@@ -47,19 +56,34 @@ _MOST_HASHED = 64 << 20  # bytes; a larger file is identified by its metadata
 
 
 def runs_only_itself(argv: Sequence[str]) -> bool:
-    """Tell whether a command line names every program that it starts, and none of these starts
-    others.
+    """Tell whether a command line names every program that it starts and every file that these
+    read, and none of these starts others.
 
     The caller must check that the names refer to the expected programs.
     """
     commands = commands_of(argv)
-    return bool(commands) and all(words[0] in _RUNS_ONLY_ITSELF for words in commands or ())
+    return bool(commands) and all(map(_runs_only_what_it_names, commands or ()))
 
 
-def names_a_link(argv: Sequence[str], cwd: str, writable: Sequence[str]) -> bool:
-    """Tell whether a word may name something through a link in a writable folder.
+def _runs_only_what_it_names(words: Sequence[str]) -> bool:
+    from_file = _NAMES_FROM_FILE.get(words[0])
+    has_others = from_file is not None and any(map(from_file.match, words[1:]))
+    return words[0] in _RUNS_ONLY_ITSELF and not has_others
+
+
+def follows_a_link_out(
+    argv: Sequence[str], cwd: str, writable: Sequence[str], is_kept: Callable[[str], bool]
+) -> bool:
+    """Tell whether a command may reach, by a link in a writable folder, what is kept from others.
 
     A command in the sandbox can make such a link, and what follows it outside acts on its target.
+
+    Args:
+        argv: program and arguments.
+        cwd: the folder in which it would run, without symlinks.
+        writable: folders whose files other commands may change.
+        is_kept: tells of an absolute path whether a command in the sandbox may not write or read
+            it.
     """
     commands = _commands_in(argv)
     pieces = (piece for words in commands for word in words for piece in (word, *word.split("=")))
@@ -70,16 +94,53 @@ def names_a_link(argv: Sequence[str], cwd: str, writable: Sequence[str]) -> bool
             folders |= {os.path.join(folder, expanded(words[-1])) for folder in folders}
     if len(names) > _MOST_WORDS or len(folders) > _MOST_FOLDERS:
         return True  # too many to look at
-    paths = {os.path.join(folder, name) for folder in folders for name in names}
-    return any(_is_through_link(path, writable) for path in paths)
+    paths = {os.path.join(folder, name) for folder in folders for name in names} | folders
+    follows = any(_FOLLOWS_LINKS.match(word) for words in commands for word in words)
+    return any(_leads_out(path, writable, is_kept, follows) for path in paths)
 
 
-def _is_through_link(path: str, writable: Sequence[str]) -> bool:
+def _leads_out(
+    path: str, writable: Sequence[str], is_kept: Callable[[str], bool], follows: bool
+) -> bool:
+    """Tell whether `path` leads to what is kept, or to a folder that may hold that.
+
+    Args:
+        path: absolute; it need not exist.
+        writable: folders whose files commands may change.
+        is_kept: see `follows_a_link_out`.
+        follows: whether the command follows the links that it finds in folders.
+    """
     plain = os.path.normpath(path)
     try:
-        return is_below(plain, writable) and real_path(path) != plain
+        real = real_path(path)
+        is_linked = real != plain
+        if not is_below(plain, writable) or not (is_linked or (follows and os.path.isdir(real))):
+            return False
     except ValueError:  # no path has such a name
         return False
+    reached = list(islice(_reached_from(real, is_linked, follows), _MOST_BELOW + 1))
+    too_many = len(reached) > _MOST_BELOW
+    return too_many or any(is_kept(place) for place, by_link in reached if by_link)
+
+
+def _reached_from(start: str, by_link: bool, follows: bool) -> Iterator[tuple[str, bool]]:
+    """Yield (place, whether a link leads there) for `start` and what is below it.
+
+    Args:
+        start: a file or folder, without symlinks.
+        by_link: whether a link led to it.
+        follows: whether links below it are followed too.
+    """
+    todo, seen = [(start, by_link)], {start}
+    while todo:
+        folder, by_link = todo.pop()
+        yield folder, by_link
+        for entry in _entries_below(folder):
+            if not (follows and os.path.islink(entry)):
+                yield entry, by_link
+            elif (target := real_path(entry)) not in seen or not by_link:
+                seen.add(target)
+                todo.append((target, True))
 
 
 def identity_of_command(
@@ -152,12 +213,13 @@ def _named_files(commands: Iterable[Sequence[str]], cwd: str) -> Iterator[str]:
         paths = [os.path.join(folder, name) for name in islice(named, _MOST_WORDS)]
         yield from filter(os.path.isfile, paths)
     below = (folder for folder in folders if not is_below(cwd, (os.path.normpath(folder),)))
-    yield from islice(chain.from_iterable(map(_files_below, below)), _MOST_BELOW)
+    entries = chain.from_iterable(map(_entries_below, below))
+    yield from islice(filter(os.path.isfile, entries), _MOST_BELOW)
 
 
-def _files_below(folder: str) -> Iterator[str]:
-    for parent, _, names in os.walk(folder):
-        yield from (os.path.join(parent, name) for name in names)
+def _entries_below(folder: str) -> Iterator[str]:
+    for parent, folders, names in os.walk(folder):
+        yield from (os.path.join(parent, name) for name in (*folders, *names))
 
 
 def _files_of(words: Sequence[str], cwd: str, search: str) -> Iterator[tuple[str, bool]]:

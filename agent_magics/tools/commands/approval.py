@@ -21,8 +21,8 @@ from agent_magics.approval.commands.classification import (
 )
 from agent_magics.approval.commands.identity import (
     find_program,
+    follows_a_link_out,
     identity_of_command,
-    names_a_link,
     runs_only_itself,
 )
 from agent_magics.approval.commands.place import TooLongToJudge, is_below
@@ -33,7 +33,7 @@ from agent_magics.approval.rules import ProposedRule
 from agent_magics.dispatch.context import ToolContext, status_of
 from agent_magics.exec.launcher_client import current_tier
 from agent_magics.files.beneath import real_path
-from agent_magics.files.paths import resolve_path, shown_path
+from agent_magics.files.paths import resolve_path, shown_path, write_kind
 from agent_magics.protocol.config import SandboxPolicy
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.tools.files.access import ReadJudge, judge_of
@@ -311,14 +311,21 @@ class _Assessment:
         """Return whether a rule may let this command leave the sandbox.
 
         It may not where what would run, or what it acts on, can be changed from inside: a program
-        in the workspace, the settings of a login shell, a link in the workspace.
+        in the workspace, the settings of a login shell, a link that leads out of the workspace.
         """
         commands = commands_of(self._command)
         if commands is None or (is_shell(self._command[0]) and self._command[1:2] != ("-c",)):
             return False
         names = {self._command[0], *(words[0] for words in commands)} - {"cd"}
         found = all(map(self._is_found_outside, names))
-        return found and not names_a_link(self._command, str(self._cwd), self._writable)
+        return found and not follows_a_link_out(
+            self._command, str(self._cwd), self._writable, self._is_kept
+        )
+
+    def _is_kept(self, path: str) -> bool:
+        """Return whether the sandbox keeps `path` (absolute) from commands, or a rule does."""
+        allowed, _ = write_kind(Path(path), self._ctx.config.roots, read_only=False)
+        return not allowed or self._denied(path)
 
     def _is_found_outside(self, program: str) -> bool:
         """Return whether `program` is found in a folder that no command may write."""
