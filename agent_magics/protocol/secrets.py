@@ -1,7 +1,8 @@
 """Recognises secrets: by the names under which they stand, and by the shapes of known keys."""
 
 import re
-import unicodedata
+
+from agent_magics.protocol.look_alikes import as_latin
 
 _NAMES = r"key|token|secret|pass|credential|auth|cookie|private|(?:^|_)pat(?:$|_)"
 # Names of variables, headers and options whose values are secret.
@@ -19,8 +20,7 @@ _SECRET_FIELD = re.compile(
 
 def asks_for_secret(label: str) -> bool:
     """Tell whether a form's field of this label asks for a secret, however the label is spelt."""
-    plain = unicodedata.normalize("NFKC", label)
-    return bool(_SECRET_FIELD.search("".join(c for c in plain if unicodedata.category(c) != "Cf")))
+    return bool(_SECRET_FIELD.search(as_latin(label)))
 
 
 # Keys of providers and code hosts, to find those that are not known by value.

@@ -6,6 +6,7 @@ import unicodedata
 from typing import Final
 
 from agent_magics.protocol.items import JsonObject
+from agent_magics.protocol.look_alikes import mark_look_alikes
 
 # Lists and objects up to this long stay on one line.
 _WIDTH: Final = 80
@@ -29,16 +30,18 @@ _BLANK_RANGES: Final = (
 
 
 def show_invisible(text: str) -> str:
-    r"""Write out every character that is invisible or that changes the direction of text.
+    r"""Write out every character that is invisible or that changes the direction of text, and mark
+    letters that pass for Latin ones.
 
     Args:
         text: text that a person is about to judge, such as a command line.
 
     Returns:
         The text with control, format, bidirectional, zero-width, private and unassigned characters
-        and all spaces but U+0020 as ``⟨U+202E⟩``; "\n" and "\t" stay.
+        and all spaces but U+0020 as ``⟨U+202E⟩``; "\n" and "\t" stay. See also
+        `mark_look_alikes`.
     """
-    return _NOT_PLAIN.sub(_written_out, text)
+    return mark_look_alikes(_NOT_PLAIN.sub(_written_out, text))
 
 
 # Everything else is letters, digits and signs that nobody needs to look at twice.
