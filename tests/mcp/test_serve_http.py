@@ -3,6 +3,9 @@
 import asyncio
 import base64
 import socket
+import struct
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -643,3 +646,46 @@ def test_a_program_without_a_loop_serves_too() -> None:
 
         assert run(called()).structured_content == {"sum": 3}
     assert "agent-serve" not in {thread.name for thread in set(threading.enumerate()) - before}
+
+
+# Nothing in it configures logging, as nothing does in a kernel: errors go to the cell.
+SERVES = """
+import sys
+from agent_magics import Agent, tool
+
+@tool
+def add(a: int) -> int:
+    return a
+
+with Agent(tools=[add]) as agent, agent.serve() as serving:
+    print(serving.url, serving.token, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.soak
+def test_clients_that_are_cut_off_put_nothing_into_a_cell() -> None:
+    program = subprocess.Popen(
+        [sys.executable, "-c", SERVES],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with program:
+        assert program.stdout is not None
+        address, token = program.stdout.readline().split()
+        url = httpx2.URL(address)
+        call = PING.replace(b"ping", b"tools/list")
+        for request in (said(PING)[:-9], said(PING)[: -len(PING)], said(call)):
+            filled = request.replace(b"<host>", url.netloc).replace(b"<token>", token.encode())
+            for lingers in (False, True):  # the second ends with a reset
+                with socket.create_connection((url.host, url.port)) as connection:
+                    connection.sendall(filled)
+                    kept = struct.pack("ii", lingers, 0)
+                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, kept)
+        bearer = {"Authorization": f"Bearer {token}"}
+        answer = httpx2.post(address, headers=bearer, trust_env=False)
+        assert answer.status_code == 400, "it wants a hello first"
+        _, errors = program.communicate("")
+    assert (program.returncode, errors) == (0, "")
