@@ -1,6 +1,6 @@
 """Letters of other alphabets do not pass for Latin ones in what a person judges."""
 
-# ruff: noqa: RUF001, RUF002 - these letters are its subject
+# ruff: noqa: RUF001 - these letters are its subject
 
 import unicodedata
 
