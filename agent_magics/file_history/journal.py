@@ -18,6 +18,7 @@ from agent_magics.file_history.restore import Conflict, Restore, RestoreFailed, 
 from agent_magics.file_history.states import ContentStore, PathChange, PathState
 from agent_magics.files.paths import read_judge
 from agent_magics.files.plain_files import load_json, read_plain
+from agent_magics.protocol.codec import is_typed
 from agent_magics.protocol.errors import FatalError
 
 # Limit in bytes of the contents that one conversation keeps; the oldest turns are dropped first.
@@ -450,27 +451,42 @@ class ChangeJournal:
         return self
 
     def _take(self, row: Mapping[str, Any]) -> None:
+        """Apply a line of the file; one that no journal writes changes nothing.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is such a line.
+        """
         if "forgotten" in row:
             self._turns.pop(row["forgotten"], None)
         elif "changes" in row:
-            changes = tuple(
-                PathChange(
-                    each["path"],
-                    PathState.from_json(each["before"]),
-                    PathState.from_json(each["after"]),
-                )
-                for each in row["changes"]
-            )
-            for turn in [turn for turn in self._turns.values() if turn.undone]:
-                del self._turns[turn.id]
-            turn = self._turns.setdefault(row["turn"], TurnChanges(row["turn"], row["title"]))
-            turn.steps.append(_JournalStep(changes, row["certain"], str(row.get("by", ""))))
+            changes = tuple(map(_as_change, row["changes"]))
+            step = _JournalStep(changes, row["certain"], row.get("by", ""))
+            turn = TurnChanges(row["turn"], row["title"])
+            if not (is_typed(step) and is_typed(turn)):
+                raise ValueError("a value of another type")
+            for undone in [each for each in self._turns.values() if each.undone]:
+                del self._turns[undone.id]
+            self._turns.setdefault(turn.id, turn).steps.append(step)
         else:
-            undone = "undone" in row
-            for name in row["undone" if undone else "redone"]:
+            is_undone, left = "undone" in row, frozenset(row["left"])
+            for name in row["undone" if is_undone else "redone"]:
                 if name in self._turns:
-                    self._turns[name].undone = undone
-                    self._turns[name].left = frozenset(row["left"])
+                    self._turns[name].undone = is_undone
+                    self._turns[name].left = left
+
+
+def _as_change(row: Mapping[str, Any]) -> PathChange:
+    before, after = PathState.from_json(row["before"]), PathState.from_json(row["after"])
+    change = PathChange(row["path"], before, after)
+    if not all(map(is_typed, (change, before, after))):
+        raise ValueError("a value of another type")
+    root, *parts = change.path.split("/")
+    is_whole = root == "" and parts and not {"", ".", ".."}.intersection(parts)
+    names = map(os.fsencode, (change.path, before.target, after.target))
+    are_modes = before.mode | after.mode in range(0o10000)
+    if not (is_whole and are_modes) or any(b"\0" in name for name in names):
+        raise ValueError("no path or mode of a file")
+    return change
 
 
 def _apply(restore: Restore, content: Callable[[str], bytes | None]) -> None:

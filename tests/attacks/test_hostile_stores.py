@@ -13,6 +13,9 @@ import pyarrow
 import pytest
 
 from agent_magics import Agent, Call, ScriptedModel
+from agent_magics.file_history.journal import FILE as JOURNAL
+from agent_magics.file_history.journal import ChangeJournal
+from agent_magics.file_history.states import PathChange, PathState, look_at
 from agent_magics.protocol.errors import FatalError
 from agent_magics.records.index import list_conversations
 from agent_magics.records.places import rollout_folder
@@ -201,3 +204,49 @@ def test_values_of_other_types_are_one_sentence(tmp_path):
             Agent.resume(name, ScriptedModel(["Two."]), cwd=tmp_path).close()
         except FatalError:
             continue
+
+
+# -- journals of file changes ----------------------------------------------------------------------
+
+FILE = {"kind": "file", "mode": 0o644, "digest": "d" * 64, "size": 1}
+CHANGE = {"path": "/nowhere/a", "before": {}, "after": FILE}
+ROW = {"turn": "t", "title": "x", "certain": True, "changes": [CHANGE]}
+NO_TEXT = [None, 5, [], {"a": 1}]
+NO_PATH = [*NO_TEXT, "", "a", "../a", "/nowhere/../a", "/a\0b", "/\ud800", "/nowhere/", "//a"]
+HOSTILE_ROWS = [
+    *({**ROW, name: value} for name in ("turn", "title", "by") for value in NO_TEXT),
+    *({**ROW, "certain": value} for value in (None, "yes", 1)),
+    *({**ROW, "changes": value} for value in (None, 5, "x", [None], [[]], {"a": 1})),
+    *({**ROW, "changes": [{**CHANGE, "path": value}]} for value in NO_PATH),
+    *(
+        {**ROW, "changes": [{**CHANGE, "after": {**FILE, name: value}}]}
+        for name, values in {
+            "kind": [*NO_TEXT, "device"],
+            "mode": [-1, 0o10000, 10**400, "rw", None],
+            "size": [10**400, "x", None],
+            "target": [*NO_TEXT, "a\0b", "\ud800"],
+            **{name: NO_TEXT for name in ("digest", "stamp", "why")},
+            "other": [1],
+        }.items()
+        for value in values
+    ),
+    *({"undone": ["t0"], **more} for more in ({}, {"left": 5}, {"left": [[]]})),
+    *({"redone": value, "left": []} for value in (None, 5, [[]])),
+    *({}, [], 5, None, "changes", {"forgotten": []}),
+]
+
+
+@pytest.mark.parametrize("row", HOSTILE_ROWS, ids=range(len(HOSTILE_ROWS)))
+def test_a_hostile_line_of_a_journal_changes_nothing(tmp_path, row):
+    folder, path = tmp_path / "journal", tmp_path / "a"
+    path.write_text("after")
+    journal = ChangeJournal(str(folder), {})
+    journal.add("t0", "x", [PathChange(str(path), PathState(), look_at(str(path)))], {}.get)
+    journal.close()
+    with (folder / JOURNAL).open("a") as file:
+        file.write(f"{json.dumps(row)}\n")
+    journal = ChangeJournal(str(folder)).load()
+    assert [turn.id for turn in journal.turns] == ["t0"]
+    assert [change.path for change in journal.changes_of(journal.turns)] == [str(path)]
+    assert journal.undo(1).paths == (str(path),)
+    assert not path.exists()
