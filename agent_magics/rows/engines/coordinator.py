@@ -10,7 +10,7 @@ import hmac
 import secrets
 import time
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -40,7 +40,7 @@ MOST_LOST, MOST_REFUSING = 10, 20
 MOST_HELD = 20_000
 MOST_NUMBER = 1e12  # in a message of a worker
 
-Part = TypeVar("Part", RowAnswer, Usage, Pace, Report, Stated)
+Part = TypeVar("Part", Pace, Report, Stated)
 
 LOST = "its worker ended {count} times before it had an answer"
 MALFORMED = "A worker sent what is no message of this version."
@@ -483,17 +483,26 @@ def _given(question: RowQuestion) -> Any:
     return [to_json(item) for item in question.items]
 
 
-def decoded(answer: Iterable[Any]) -> RowAnswer:
+def decoded(answer: Sequence[Any]) -> RowAnswer:
     """Return an answer that a worker encoded.
 
     Raises:
         FatalError: it is none.
     """
-    try:
-        text, usage, cost, error, kind = answer
-        return _checked(RowAnswer(text, _checked(Usage(*usage)), cost, error, kind))
-    except (TypeError, ValueError):
-        raise FatalError(MALFORMED) from None
+    match answer:  # `is_typed` would take half of the time that a worker adds to a row
+        case [
+            str() as text,
+            [int(), int(), int(), int(), int() | float() | None] as usage,
+            (int() | float() | None) as cost,
+            (str() | None) as error,
+            str() as kind,
+        ] if all(map(_is_number, (*usage, cost))):
+            return RowAnswer(text, Usage(*usage), cost, error, kind)
+    raise FatalError(MALFORMED)
+
+
+def _is_number(value: float | None) -> bool:
+    return value is None or (type(value) is not bool and 0 <= value <= MOST_NUMBER)
 
 
 def _numbered(answer: Any) -> tuple[int, RowAnswer]:

@@ -236,22 +236,26 @@ def test_a_worker_can_send_anything():
     """It is answered as before, or its connection ends and its questions wait for another."""
 
     async def play(coordinator, engine):
-        coordinator._limits = SharedLimits(Path(os.devnull))
+        coordinator._limits, answered = SharedLimits(Path(os.devnull)), 0
         for message in (each for sent in SENT for each in changed(sent)):
             worker = Worker(link=NoLink())
-            coordinator._workers, coordinator._failure = [worker], None
+            coordinator._workers, coordinator._failure, coordinator._questions = [worker], None, 0
             asked = asyncio.ensure_future(coordinator.ask(question(1)))
             await asyncio.sleep(0)
+            coordinator._deal()
             with suppress(FatalError):
                 await coordinator._hear(worker, message if isinstance(message, list) else [message])
             coordinator._deal()
             pace = coordinator.pace()
             assert 0 <= pace.in_flight + pace.allowed < 1e13 and isinstance(pace.limit, str)
+            await asyncio.sleep(0)
             asked.cancel()
             with suppress(asyncio.CancelledError, FatalError):
                 answer = await asked
-                assert is_typed(answer)
+                answered += 1
+                assert is_typed(answer) and is_typed(answer.usage)
             coordinator._workers.clear()
+        assert answered  # changes that are none, such as a cost of None
 
     run(play)
 
