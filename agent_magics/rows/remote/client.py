@@ -40,8 +40,8 @@ AT_FIRST = frozenset(
     ("no connection", *(f"status {n}" for n in (301, 302, 303, 307, 308, 403, 404)))
 )
 BUSY = frozenset((503, 529))  # 529 is Anthropic's
-# Seconds after which what a map has learned of a server is forgotten.
-KEPT = 600.0
+# Seconds after which what a map has learned of a server is forgotten, and servers in all.
+KEPT, MOST_LEARNED = 600.0, 100
 
 
 class Learned(NamedTuple):
@@ -59,7 +59,7 @@ class Learned(NamedTuple):
 
 
 _learned: dict[int, Learned] = {}
-"""By the hash of address, model and key, so that no key is kept."""
+"""By the hash of address, model and key, so that no key is kept; the latest is the last."""
 
 
 class RowClient:
@@ -141,7 +141,10 @@ class RowClient:
         if server is not None:
             if self._is_answered:
                 width = server.gate.width.allowed
+                _learned.pop(self._place, None)
                 _learned[self._place] = Learned(width, self._refuses_schema, time.monotonic())
+                if len(_learned) > MOST_LEARNED:
+                    del _learned[next(iter(_learned))]
             await server.gate.close()
             await server.transport.close()
 

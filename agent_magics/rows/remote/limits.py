@@ -3,7 +3,8 @@
 A server states its limits in headers (``x-ratelimit-limit-requests`` and others), or only refuses
 (status 429). In the second case the rate is measured: between two refusals a server has taken
 exactly what it allows in that time. What is known of a server is one small file that all kernels
-of the person read and write under a lock; each takes a block of requests at a time.
+of the person read and write under a lock; each takes a block of requests at a time. Its times are
+those of the machine's monotonic clock, which nobody sets; so each machine has a file of its own.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ import logging
 import math
 import os
 import re
+import socket
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -93,7 +95,7 @@ class Allowance:
 
 @dataclass(slots=True)
 class Knowledge:
-    """What is known of a server's limits; times are seconds since the epoch, 0 is unknown.
+    """What is known of a server's limits; times are monotonic seconds, 0 is unknown.
 
     Attributes:
         at: the time of the last report.
@@ -249,7 +251,7 @@ class SharedLimits:
             if self._alone is None:
                 _LOG.warning("This kernel shares no limits of the model server: %s", error)
                 self._alone = Knowledge()
-            return self._alone.update(report, time.time(), self.minute)
+            return self._alone.update(report, time.monotonic(), self.minute)
 
     def _exchange(self, report: Report) -> Allowance:
         self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -258,7 +260,7 @@ class SharedLimits:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             known = read_knowledge(os.pread(descriptor, _LARGEST, 0))
-            grant = known.update(report, time.time(), self.minute)
+            grant = known.update(report, time.monotonic(), self.minute)
             data = json.dumps(asdict(known)).encode()
             os.pwrite(descriptor, data, 0)
             os.ftruncate(descriptor, len(data))
@@ -268,8 +270,8 @@ class SharedLimits:
 
 
 def limits_of(address: str, model: str, key: str, minute: float = MINUTE) -> SharedLimits:
-    """Return what the person's kernels know of a server's limits for a key and a model."""
-    what = "\n".join((address, model, key))
+    """Return what the person's kernels on this machine know of limits for a key and a model."""
+    what = "\n".join((address, model, key, socket.gethostname()))
     name = hashlib.blake2b(what.encode(), digest_size=16).hexdigest()
     return SharedLimits(state_folder() / "limits" / f"{name}.json", minute)
 

@@ -113,6 +113,15 @@ def test_a_second_map_asks_as_the_first_one_learned_to(monkeypatch, forgets):
     assert alone > 1 if forgets else alone == 1
 
 
+def test_of_many_servers_only_the_latest_are_remembered(monkeypatch):
+    monkeypatch.setattr(client, "MOST_LEARNED", 1)
+    with RowServer() as first, RowServer() as second:
+        for server in (first, second, first):
+            before = client._learned.copy()
+            ask_all(server, 1)
+            assert len(client._learned) == 1 and client._learned.keys() != before.keys()
+
+
 @pytest.mark.parametrize("fault", ["429", "500", "529", "cut"])
 def test_every_row_is_answered_where_a_fifth_of_the_requests_fails(fault):
     with RowServer(faults={fault: 0.2}) as server:

@@ -91,6 +91,14 @@ def test_after_a_jump_of_the_clock_the_next_headers_hold(jump):
     assert 4 <= sum(granted) <= 4 + 10
 
 
+@pytest.mark.parametrize("jump", [3600.0, -3600.0])
+def test_a_clock_that_is_set_forgets_no_limit(tmp_path, monkeypatch, jump):
+    shared, told = SharedLimits(tmp_path / "x.json"), limits.time.time
+    shared.exchange(Report(requests=Stated(60, 2)))
+    monkeypatch.setattr(limits.time, "time", lambda: told() + jump)
+    assert 2 <= shared.exchange(Report(want=50)).requests < 50
+
+
 @given(*[AMOUNTS] * 3)
 def test_no_file_lets_anybody_wait_longer_than_two_minutes(at, since, paused_until):
     known = read_knowledge(
