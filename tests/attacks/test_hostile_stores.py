@@ -225,7 +225,7 @@ HOSTILE_ROWS = [
             "mode": [-1, 0o10000, 10**400, "rw", None],
             "size": [10**400, "x", None],
             "target": [*NO_TEXT, "a\0b", "\ud800"],
-            **{name: NO_TEXT for name in ("digest", "stamp", "why")},
+            **dict.fromkeys(("digest", "stamp", "why"), NO_TEXT),
             "other": [1],
         }.items()
         for value in values
