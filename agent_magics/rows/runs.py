@@ -4,9 +4,12 @@ A kernel that dies leaves the record: `%agent map` lists it, and the same call g
 """
 
 import asyncio
+import fcntl
+import os
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from hashlib import blake2b
 from itertools import starmap
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +25,10 @@ RUNNING = "running"
 ANOTHER = (
     "The run {name!r} asks {model} something else and has {answered:,} answers: choose another "
     "name=, or forget it with %agent map forget {name}."
+)
+UNDER_WAY = (
+    "The run {name!r} is under way in another kernel or cell, and both would pay for its rows: "
+    "wait for it (%agent map shows how far it is), or choose another name=."
 )
 
 _SCHEMA = """
@@ -102,6 +109,33 @@ class Runs(RecordTable):
         return known
 
 
+@contextmanager
+def _held(path: Path, name: str) -> Iterator[None]:
+    """Hold a run's name; it is free again when this process has ended, however that ends.
+
+    Raises:
+        FatalError: another map holds it, or there can be no file beside the answers.
+    """
+    digest = blake2b(name.encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()
+    own = path.with_name(f"{path.name}-{digest}")
+    try:
+        file = own.open("wb")
+    except OSError as error:
+        raise FatalError(f"{own} cannot be written ({error.strerror}).") from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_held = os.fstat(file.fileno()).st_nlink == 0  # by who came after it was removed
+        except OSError as error:
+            is_held = isinstance(error, BlockingIOError)  # else a file system without locks
+        if is_held:
+            raise FatalError(UNDER_WAY.format(name=name))
+        try:
+            yield
+        finally:
+            own.unlink(missing_ok=True)
+
+
 @asynccontextmanager
 async def noted(path: Path, name: str, job: Job, digest: bytes) -> AsyncIterator[None]:
     """Store a map's progress each second until it ends; remove one that has asked about all rows.
@@ -113,7 +147,8 @@ async def noted(path: Path, name: str, job: Job, digest: bytes) -> AsyncIterator
         digest: of all that it asks, but for its rows.
 
     Raises:
-        FatalError: a run of this name asks something else, or the file cannot be used.
+        FatalError: a run of this name asks something else, or another kernel is at it, or the file
+            cannot be used.
     """
     runs, now = await asyncio.to_thread(Runs, path), int(time.time())
     found = await asyncio.to_thread(
@@ -140,15 +175,19 @@ async def noted(path: Path, name: str, job: Job, digest: bytes) -> AsyncIterator
             with suppress(FatalError):  # a full disk: the rows matter more than this record
                 await note()
 
-    await note()
-    noting = asyncio.create_task(note_often())
-    try:
-        yield
-    except BaseException as error:
-        job.stopped = job.stopped or str(error) or "it was interrupted"
-        raise
-    finally:
-        noting.cancel()
-        await asyncio.wait({noting})
-        with suppress(FatalError):
-            await note(job.stopped) if job.stopped else await asyncio.to_thread(runs.forget, name)
+    with _held(path, name):
+        await note()
+        noting = asyncio.create_task(note_often())
+        try:
+            yield
+        except BaseException as error:
+            job.stopped = job.stopped or str(error) or "it was interrupted"
+            raise
+        finally:
+            noting.cancel()
+            await asyncio.wait({noting})
+            with suppress(FatalError):
+                if job.stopped:
+                    await note(job.stopped)
+                else:
+                    await asyncio.to_thread(runs.forget, name)

@@ -46,6 +46,9 @@ def test_a_run_is_found_after_its_kernel_died(tmp_path, monkeypatch):
         with subprocess.Popen(command) as killed:
             wait_until(lambda: answered(cache) == 10)
             assert "under way" in maps_text(agent, ["--cache", str(cache)])
+            with pytest.raises(FatalError, match="is under way in another kernel"):
+                agent.map_sync("{{text}}", ROWS, name="mine", cache=cache)
+            assert len(server.log()) == 11  # the one that waits too
             killed.send_signal(signal.SIGKILL)
         monkeypatch.setattr(runs, "EVERY", 0.0)
         listed = maps_text(agent, ["--cache", str(cache)])
@@ -57,6 +60,7 @@ def test_a_run_is_found_after_its_kernel_died(tmp_path, monkeypatch):
         done = agent.map_sync("{{text}}", ROWS, name="mine", ask_above=None, cache=cache)
         assert done.progress.kept == 10 and not len(done.failed)
         assert maps_text(agent, ["--cache", str(cache)]) == NONE
+        assert [each.name for each in tmp_path.glob("*-????????????????")] == []
 
 
 @pytest.mark.soak
