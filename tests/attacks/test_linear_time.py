@@ -13,6 +13,8 @@ import pytest
 from agent_magics.delegation.files import parse_type
 from agent_magics.exec.protected import tripwire
 from agent_magics.files.search.patterns import refuse_ambiguous, refuse_unsearchable
+from agent_magics.kernel.commands.recordings import notebook_prompts
+from agent_magics.kernel.commands.recordings.notebook_prompts import NotebookPrompts
 from agent_magics.kernel.completion import cells
 from agent_magics.kernel.live.namespace import interpolate
 from agent_magics.mcp.client.schemas import endless_reference
@@ -42,6 +44,11 @@ def front_matter(value):
 
 def agent_file(budget):
     parse_type("x", f"---\ndescription: d\nbudget: {budget}\n---\n".encode())
+
+
+def notebook_prompt(recorded):
+    fixed = notebook_prompts._fixed_parts("x{{a}}" * 10 + "!")
+    return NotebookPrompts((fixed,), "").uses(recorded)
 
 
 def header(line):
@@ -92,6 +99,8 @@ ROWS = {
     "a cell of blanks": (cells._LINE.fullmatch, f"{' ' * N}x"),
     "braces in a prompt": (lambda text: interpolate(text, {}), "{{" * N),
     "braces in a map's prompt": (Template, "{{" * N),
+    "braces in a notebook's prompt": (notebook_prompts._fixed_parts, "{{" * N),
+    "expressions in a notebook's prompt": (notebook_prompt, "x" * N),
     "blanks in front matter": (front_matter, f"a{' ' * N}b"),
     "a word as an agent's budget": (agent_file, "a" * N),
     "blanks in an agent's budget": (agent_file, f"tokens{' ' * N}"),
@@ -125,3 +134,17 @@ def test_a_hostile_text_holds_nobody_up(name):
 )
 def test_what_makes_git_run_programs(text, runs):
     assert bool(git_config(text)) is runs
+
+
+@pytest.mark.parametrize(
+    ("cell", "recorded", "fits"),
+    [
+        *(("Go.", "Go.", True), ("Go.", "Go. ", True), ("Go.", "Go", False), ("", "", True)),
+        *(("a {{x}} b", "a 1 b", True), ("a {{x}} b", "a  b", True), ("a{{x}}a", "a", False)),
+        *(("{{x}}", "", True), ("{{x}}", "any\nthing", True), ("{{x}}{{y}}", "z", True)),
+        *(("a{{x}}b{{y}}c", "a b c", True), ("a{{x}}b{{y}}c", "a c b", False)),
+        *(("a{{x}}bc{{y}}c", "a bc", False), ("{{x}} {{ '{' }}.", "1 2.", True)),
+    ],
+)
+def test_a_prompt_with_expressions_is_known_in_a_recording(cell, recorded, fits):
+    assert NotebookPrompts((notebook_prompts._fixed_parts(cell),), "!").uses(recorded) is fits

@@ -1,7 +1,7 @@
 """Reads the prompts in the cells of a saved notebook."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,8 @@ from agent_magics.protocol.errors import FatalError
 
 _MOST_NOTEBOOK = 64 << 20  # bytes, pictures and all
 _MAGIC = re.compile(r"\s*%%agent\b[^\n]*\n(.*)", re.DOTALL)
-_EXPRESSION = re.compile(r"\{\{.*?\}\}", re.DOTALL)
+# Where another one begins in it, it ends there: text of others is matched in linear time.
+_EXPRESSION = re.compile(r"\{\{(?:(?!\{\{).)*?\}\}", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +22,11 @@ class NotebookPrompts:
     """The prompts of a notebook's cells.
 
     Attributes:
-        cells: patterns of the prompts of its ``%%agent`` cells.
+        cells: the prompts of its ``%%agent`` cells, as the texts between their expressions.
         code: its other code cells, which may contain prompts as strings of a program.
     """
 
-    cells: tuple[re.Pattern[str], ...]
+    cells: tuple[tuple[str, ...], ...]
     code: str
 
     def uses(self, prompt: str) -> bool:
@@ -34,7 +35,7 @@ class NotebookPrompts:
         A request for a summary belongs to the prompt in whose turn it was made.
         """
         prompt = prompt_key(prompt.removeprefix(SUMMARY_OF))
-        return any(cell.fullmatch(prompt) for cell in self.cells) or prompt in self.code
+        return any(_fits(cell, prompt) for cell in self.cells) or prompt in self.code
 
 
 def prompts_of_notebook(path: Path, hide: Callable[[str], str]) -> NotebookPrompts:
@@ -51,7 +52,7 @@ def prompts_of_notebook(path: Path, hide: Callable[[str], str]) -> NotebookPromp
     for source in _sources(path):
         magic = _MAGIC.match(source)
         if magic is not None:
-            cells.append(_pattern_of(hide(magic.group(1))))
+            cells.append(_fixed_parts(hide(magic.group(1))))
         else:
             code.append(prompt_key(hide(source)))
     return NotebookPrompts(tuple(cells), "\n".join(code))
@@ -72,7 +73,20 @@ def _text(source: Any) -> str:
     return source if isinstance(source, str) else "".join(source)
 
 
-def _pattern_of(prompt: str) -> re.Pattern[str]:
-    """Return a pattern of a cell's prompt in a recording; ``{{expressions}}`` match any text."""
-    fixed = [re.escape(prompt_key(part)) for part in _EXPRESSION.split(prompt)]
-    return re.compile(r"\s*.*?\s*".join(fixed), re.DOTALL)
+def _fixed_parts(prompt: str) -> tuple[str, ...]:
+    return tuple(map(prompt_key, _EXPRESSION.split(prompt)))
+
+
+def _fits(fixed: Sequence[str], prompt: str) -> bool:
+    """Tell whether a prompt is these texts in their order, with any text between them."""
+    first, *others = fixed
+    if not others:
+        return prompt == first
+    *middle, last = others
+    at, end = len(first), len(prompt) - len(last)
+    for part in middle:
+        found = prompt.find(part, at, max(end, 0))
+        if found < 0:
+            return False
+        at = found + len(part)
+    return at <= end and prompt.startswith(first) and prompt.endswith(last)
