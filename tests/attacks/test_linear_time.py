@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from agent_magics.delegation.files import parse_type
+from agent_magics.engine.results.structured import json_in
 from agent_magics.exec.protected import tripwire
 from agent_magics.files.search.patterns import refuse_ambiguous, refuse_unsearchable
 from agent_magics.kernel.commands.recordings import notebook_prompts
@@ -101,6 +102,9 @@ ROWS = {
     "braces in a map's prompt": (Template, "{{" * N),
     "braces in a notebook's prompt": (notebook_prompts._fixed_parts, "{{" * N),
     "expressions in a notebook's prompt": (notebook_prompt, "x" * N),
+    "blanks in an answer's fence": (json_in, f"```{chr(10) * N}"),
+    "fences of an answer": (json_in, "```a" * N),
+    "open fences of an answer": (json_in, "```\n" * N),
     "blanks in front matter": (front_matter, f"a{' ' * N}b"),
     "a word as an agent's budget": (agent_file, "a" * N),
     "blanks in an agent's budget": (agent_file, f"tokens{' ' * N}"),

@@ -40,7 +40,8 @@ NO_TYPE = (
     "pandas.DataFrame."
 )
 
-_FENCE = re.compile(r"```[\w-]*\s*\n(.*?)\n?\s*```", re.DOTALL)
+_FENCE = re.compile(r"`{3,}")
+_LANGUAGE = re.compile(r"[\w-]*+[^\S\n]*+\n")  # behind a fence that opens
 # A name with its modules, and what stands in quotes, which is left alone.
 _DOTTED = re.compile(r"'[^']*'|\"[^\"]*\"|(?:[\w<>]+\.)+(\w+)")
 _INSIDE = re.compile(rf"^{VALUE}(?=[.\[:])\.?", re.MULTILINE)
@@ -241,7 +242,7 @@ def json_in(text: str) -> tuple[Any, str]:
         value = json.loads(text)
         # Half of a surrogate pair cannot be read again but as an escape.
         return value, text.strip() if text.isascii() else json.dumps(value)
-    for fenced in reversed(_FENCE.findall(text)):
+    for fenced in reversed(_fenced(text)):
         with suppress(ValueError, RecursionError):
             value = json.loads(fenced)
             return value, json.dumps(value)
@@ -251,3 +252,15 @@ def json_in(text: str) -> tuple[Any, str]:
             value = decoder.raw_decode(text, found.start())[0]
             return value, json.dumps(value)
     return NOTHING, ""
+
+
+def _fenced(text: str) -> list[str]:
+    """Return what stands between fences; not by a pattern, which takes cubic time for blanks."""
+    found, opened = list[str](), False
+    *parts, _ = _FENCE.split(text)[1:] or [""]
+    for part in parts:
+        language = None if opened else _LANGUAGE.match(part)
+        opened = language is not None
+        if language is not None:
+            found.append(part[language.end() :])
+    return found
