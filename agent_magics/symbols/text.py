@@ -8,13 +8,15 @@ from itertools import accumulate
 
 from agent_magics.symbols.types import Position, Range
 
+_LOOKED_AT = 10  # times the characters that are wanted
 _BREAK = re.compile(r"\r\n|\n|\r")
 
 
 def one_line(text: str, most: int = 300) -> str:
     """Return a text in one line, with "…" for what is beyond `most` characters."""
-    joined = " ".join(text.split())
-    return joined if len(joined) <= most else f"{joined[:most]}…"
+    start = text[: _LOOKED_AT * most]  # a text of a server may have megabytes
+    joined = " ".join(start.split())
+    return joined if len(joined) <= most and start == text else f"{joined[:most]}…"
 
 
 class SourceText:

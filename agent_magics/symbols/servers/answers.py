@@ -29,6 +29,7 @@ from agent_magics.symbols.types import (
 )
 
 _LONGEST_CODE = 300  # characters
+_LONGEST_URI = 16_000  # characters; no path of a file has as many
 _DEEPEST = 64  # symbols inside one another
 _SEVERITIES = {1: "error", 2: "warning", 3: "information", 4: "hint"}
 _WIDTHS: dict[str, Callable[[str], int]] = {
@@ -36,6 +37,9 @@ _WIDTHS: dict[str, Callable[[str], int]] = {
     "utf-16": lambda text: len(text) + sum(char > "\uffff" for char in text),
     "utf-32": len,
 }
+
+# A function, the ranges of its calls, and their file; None for the function's own.
+FoundCall = tuple[types.CallHierarchyItem, Sequence[types.Range], Path | None]
 
 
 class Positions:
@@ -109,6 +113,8 @@ def path_of(uri: str, real: Callable[[str], str] = real_path) -> Path | None:
     One with a fragment is a cell of a notebook that basedpyright has read by itself, as it was
     saved. We give it notebooks as they are.
     """
+    if len(uri) > _LONGEST_URI:
+        return None
     try:
         parts = urlsplit(uri)
         uri.encode()
@@ -228,10 +234,15 @@ def _location(item: Any, positions: Positions) -> Location | None:
     return None if path is None else Location(path, positions.range(path, place))
 
 
-def call_of(
+def calls_of(found: Iterable[FoundCall], positions: Positions) -> tuple[SymbolCall, ...]:
+    """Return the calls of a call hierarchy."""
+    calls = (_call(*each, positions) for each in found)
+    return tuple(call for call in calls if call is not None)
+
+
+def _call(
     item: types.CallHierarchyItem, ranges: Any, at: Path | None, positions: Positions
 ) -> SymbolCall | None:
-    """Return one call of a call hierarchy; `at` is the file of the ranges, None for the item's."""
     path = positions.path_of(item.uri)
     if path is None:
         return None

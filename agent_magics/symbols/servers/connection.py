@@ -22,14 +22,19 @@ from pygls.protocol import LanguageServerProtocol, default_converter
 from agent_magics._version import __version__
 from agent_magics.exec.process import Process
 from agent_magics.exec.servers import LogRing
-from agent_magics.files.plain_files import load_json
-from agent_magics.symbols.servers.framing import LONGEST_LINE, MessageTooLarge, id_in, read_messages
+from agent_magics.symbols.servers.framing import (
+    LARGE,
+    LONGEST_LINE,
+    MessageTooLarge,
+    id_in,
+    parse_body,
+    read_messages,
+)
 from agent_magics.symbols.text import one_line
 
 _MOST_UNREAD = 64 << 20  # bytes that wait for a server to read them
-_MOST_ITEMS = 50_000  # of an answer that is a list: what is made of them holds up the event loop
+_MOST_ITEMS = 50_000  # of an answer that is a list
 _MOST_UNASKED = 1 << 20  # bytes of a message that answers no request of ours
-_LARGE = 256 << 10  # bytes of a message from which it is parsed in a thread
 _REPEATED = (  # the server asks to ask again: cancelled by it, or the text changed meanwhile
     types.LSPErrorCodes.RequestCancelled,
     types.LSPErrorCodes.ContentModified,
@@ -137,7 +142,7 @@ class Connection:
                 if isinstance(body, MessageTooLarge):
                     self._log.note(str(body))
                     self._protocol.fail(body.request, RequestFailed(str(body)))
-                elif len(body) > _LARGE:
+                elif len(body) > LARGE:
                     message = await asyncio.to_thread(self._protocol.parse, body)
                     self._protocol.handle(message)
                 else:
@@ -200,7 +205,7 @@ class Connection:
         number = f"ask-{self._last_id}"
         self.waiting += 1
         try:
-            found = await asyncio.wrap_future(
+            return await asyncio.wrap_future(
                 self._protocol.send_request(method, params, msg_id=number)
             )
         except asyncio.CancelledError:
@@ -209,9 +214,6 @@ class Connection:
             raise
         finally:
             self.waiting -= 1
-        if isinstance(found, Sequence) and len(found) > _MOST_ITEMS:
-            raise RequestFailed(f"its answer has {len(found):,} parts; that is too many")
-        return found
 
     def notify(self, method: str, params: Any) -> None:
         """Send a notification."""
@@ -268,11 +270,11 @@ class _Protocol(LanguageServerProtocol):
     def parse(self, body: bytes) -> Any:
         """Return a message of the server, typed; None where it is none for us."""
         try:
-            data = load_json(body)
+            data = parse_body(body)
         except (ValueError, RecursionError):
             self.log.note("a message that is not JSON was ignored")
             number = id_in(body)  # whoever waits for it need not wait for the limit
-            return _Malformed(number) if number in self._request_futures else None
+            return _Failure(number) if number in self._request_futures else None
         if not isinstance(data, dict) or data.get("jsonrpc") != self.VERSION:
             self.log.note("a message of another protocol was ignored")
             return None
@@ -302,27 +304,30 @@ class _Protocol(LanguageServerProtocol):
         if not isinstance(number, str) or number not in self._request_futures:
             self.log.note(f"an answer to {str(number)[:40]!r}, which nobody asked, was ignored")
             return None
+        result = data.get("result")
+        if isinstance(result, list) and len(result) > _MOST_ITEMS:
+            return _Failure(number, f"its answer has {len(result):,} parts; that is too many")
         if data.get("error") is not None:
             kind: Any = types.ResponseErrorMessage
         else:
             kind = self._result_types.get(number)
             # Notebooks are not used, and cattrs 26 cannot read this field's type.
-            if kind is types.InitializeResponse and isinstance(data.get("result"), dict):
-                capabilities = data["result"].get("capabilities")
+            if kind is types.InitializeResponse and isinstance(result, dict):
+                capabilities = result.get("capabilities")
                 if isinstance(capabilities, dict):
                     capabilities.pop("notebookDocumentSync", None)
         try:
             return self._converter.structure(data, kind)
         except Exception:
-            return _Malformed(number)
+            return _Failure(number)
 
     def handle(self, message: Any) -> None:
         """Handle what `parse` has returned."""
         if isinstance(message, _Refusal):
             error = JsonRpcMethodNotFound.of(message.method).to_response_error()
             self._send_response(message.number, error=error)
-        elif isinstance(message, _Malformed):
-            self.fail(message.number, RequestFailed("its answer is malformed"))
+        elif isinstance(message, _Failure):
+            self.fail(message.number, RequestFailed(message.why))
         elif message is not None:
             if not hasattr(message, "method"):
                 self._result_types.pop(message.id, None)
@@ -353,11 +358,11 @@ class _Refusal:
         self.method = method[:100]
 
 
-class _Malformed:
-    """An answer of another form than its request has."""
+class _Failure:
+    """An answer of another form than its request has, or with too many parts."""
 
-    def __init__(self, number: str) -> None:
-        self.number = number
+    def __init__(self, number: Any, why: str = "its answer is malformed") -> None:
+        self.number, self.why = number, why
 
 
 @cache

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from lsprotocol import types
 
@@ -25,6 +25,7 @@ from agent_magics.symbols.types import (
     TextEdit,
 )
 
+Made = TypeVar("Made")
 ASKING_FAILED = (RequestFailed, ServerLost)
 
 _LIMIT = 600.0  # seconds of a request; the limit of its question is always shorter
@@ -33,6 +34,7 @@ _SCAN_LIMIT = 20.0  # seconds to wait until a server has found the files of the 
 _RESCAN_LIMIT = 5.0  # seconds, after files came or went; not every such file is one of the project
 # Seconds without a change and without news, after which those of no version count as the last.
 _QUIET = 1.0
+_FEW = 1_000  # parts of an answer that are read at once
 _PUSH_LOOK = 0.02  # seconds between two looks whether they came
 
 _CAPABILITIES = types.ClientCapabilities(
@@ -61,8 +63,13 @@ _CAPABILITIES = types.ClientCapabilities(
 )
 
 
-# A function, the ranges of its calls, and their file; None for the function's own.
-_FoundCall = tuple[types.CallHierarchyItem, Sequence[types.Range], Path | None]
+async def _made(make: Callable[..., Made], found: Any, *more: Any) -> Made:
+    """Return what is made of an answer: of a long one in a thread, as it may take seconds."""
+    parts = found if isinstance(found, Sequence) else ()
+    inner = (len(each[1]) for each in parts if isinstance(each, tuple))  # the ranges of a call
+    if len(parts) + sum(inner) <= _FEW:
+        return make(found, *more)
+    return await asyncio.to_thread(make, found, *more)
 
 
 class RunningServer:
@@ -197,7 +204,7 @@ class RunningServer:
         self._documents.open(path)  # its own text is all that this depends on
         params = types.DocumentSymbolParams(types.TextDocumentIdentifier(path.as_uri()))
         found = await self._ask(types.TEXT_DOCUMENT_DOCUMENT_SYMBOL, params)
-        return answers.symbols_of(found, path, self._positions())
+        return await asyncio.to_thread(answers.symbols_of, found, path, self._positions())
 
     async def find(self, query: str) -> tuple[Symbol, ...]:
         """Return the symbols of the project whose name fits; see `ServerProvider`."""
@@ -205,7 +212,7 @@ class RunningServer:
         await self._in_step(None)
         await self._scanned()
         found = await self._ask(types.WORKSPACE_SYMBOL, types.WorkspaceSymbolParams(query))
-        return answers.found_symbols(found, self._positions())
+        return await asyncio.to_thread(answers.found_symbols, found, self._positions())
 
     async def references(
         self, path: Path, position: Position, declaration: bool
@@ -217,7 +224,7 @@ class RunningServer:
         context = types.ReferenceContext(include_declaration=declaration)
         params = types.ReferenceParams(context, name, at)
         found = await self._ask(types.TEXT_DOCUMENT_REFERENCES, params)
-        return answers.locations_of(found, self._positions())
+        return await _made(answers.locations_of, found, self._positions())
 
     async def definition(self, path: Path, position: Position) -> Definition:
         """Return where a symbol is defined, and what is known of it; see `ServerProvider`."""
@@ -227,26 +234,26 @@ class RunningServer:
         if self._can.hover_provider:
             asked.append(self._ask(types.TEXT_DOCUMENT_HOVER, types.HoverParams(name, at)))
         found, *text = await asyncio.gather(*asked)
-        places = answers.locations_of(found, self._positions())
+        places = await _made(answers.locations_of, found, self._positions())
         return Definition(places, "".join(map(answers.hover_text, text)))
 
     async def incoming_calls(self, path: Path, position: Position) -> tuple[SymbolCall, ...]:
         """Return the functions that call one; see `ServerProvider`."""
-        calls: list[_FoundCall] = []
+        calls: list[answers.FoundCall] = []
         for item in await self._call_items(path, position):
             params = types.CallHierarchyIncomingCallsParams(item)
             found = await self._ask(types.CALL_HIERARCHY_INCOMING_CALLS, params) or ()
             calls += [(each.from_, each.from_ranges, None) for each in found]
-        return self._calls(calls)
+        return await _made(answers.calls_of, calls, self._positions())
 
     async def outgoing_calls(self, path: Path, position: Position) -> tuple[SymbolCall, ...]:
         """Return the functions that one calls; see `ServerProvider`."""
-        calls: list[_FoundCall] = []
+        calls: list[answers.FoundCall] = []
         for item in await self._call_items(path, position):
             params = types.CallHierarchyOutgoingCallsParams(item)
             found = await self._ask(types.CALL_HIERARCHY_OUTGOING_CALLS, params) or ()
             calls += [(each.to, each.from_ranges, answers.path_of(item.uri)) for each in found]
-        return self._calls(calls)
+        return await _made(answers.calls_of, calls, self._positions())
 
     async def _call_items(
         self, path: Path, position: Position
@@ -256,11 +263,6 @@ class RunningServer:
         await self._scanned()
         params = types.CallHierarchyPrepareParams(name, at)
         return await self._ask(types.TEXT_DOCUMENT_PREPARE_CALL_HIERARCHY, params) or ()
-
-    def _calls(self, found: Sequence[_FoundCall]) -> tuple[SymbolCall, ...]:
-        positions = self._positions()
-        calls = (answers.call_of(*each, positions) for each in found)
-        return tuple(call for call in calls if call is not None)
 
     async def rename(
         self, path: Path, position: Position, new_name: str
@@ -274,7 +276,7 @@ class RunningServer:
             name = types.TextDocumentIdentifier(each.as_uri())
             params = types.RenameParams(name, positions.sent(each, start), new_name)
             found.append(await self._ask(types.TEXT_DOCUMENT_RENAME, params))
-        return dict(answers.edits_of(found, positions))
+        return dict(await asyncio.to_thread(answers.edits_of, found, positions))
 
     async def _overrides(
         self, path: Path, position: Position, at: types.Position
@@ -298,10 +300,11 @@ class RunningServer:
         uri = path.as_uri()
         pushed = await self._pulls_or_pushed(uri, self._documents.open(path).version)
         if pushed is not None:
-            return answers.diagnostics_of(pushed, path, positions)
+            return await _made(answers.diagnostics_of, pushed, path, positions)
         params = types.DocumentDiagnosticParams(types.TextDocumentIdentifier(uri))
         report = await self._ask(types.TEXT_DOCUMENT_DIAGNOSTIC, params)
-        return answers.diagnostics_of(getattr(report, "items", ()), path, positions)
+        items = getattr(report, "items", ())
+        return await _made(answers.diagnostics_of, items, path, positions)
 
     async def _pulls_or_pushed(self, uri: str, version: int) -> Any:
         """Wait until the server has pushed what it reports; None where it can be asked instead."""

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, repeat
 from typing import Any, Literal
 
 from agent_magics.approval.actions import Action
 from agent_magics.dispatch.context import ToolContext
+from agent_magics.dispatch.pool import run_on_thread
 from agent_magics.dispatch.results.output_guard import OutputGuard
 from agent_magics.dispatch.tool import tool
 from agent_magics.protocol.brief import number_of
@@ -51,15 +52,12 @@ async def diagnostics(
     if not 1 <= len(paths) <= _MOST_FILES:
         raise RespondToModel(f"paths has {len(paths)} files; give 1 to {_MOST_FILES}.")
     guard = OutputGuard(detail_level, offset, limit)
-    found: list[tuple[str, Diagnostic]] = []
+    found: list[tuple[SourceFile, Diagnostic]] = []
     for path in dict.fromkeys(paths):
         file = await one_file(path, ctx)
         if file is None:
             raise RespondToModel(f"{path} is a folder; paths are files.")
-        reports = sorted(await _reports_of(file, ctx))
-        starts = (Range(each.range.start, each.range.start) for each in reports)
-        places = [f"{file.shown}:{file.lines(start)}" for start in starts]
-        found += zip(places, reports, strict=True)
+        found += zip(repeat(file), await _reports_of(file, ctx))
     shown = found if guard.focused else [e for e in found if e[1].severity in _SEVERITIES[:2]]
     page, _ = guard.cap_items(shown)
     return Diagnostics(page, len(shown), len(found) - len(shown), len(set(paths)), guard)
@@ -71,9 +69,10 @@ async def _reports_of(file: SourceFile, ctx: ToolContext | None) -> Sequence[Dia
     server = await server_for(file, "diagnostics", ctx)
     if not file.cells:
         return await server.diagnostics(file.path)
-    text, wrong = without_broken(file)
+    text, wrong = await run_on_thread(without_broken, file)
     found = await server.given({file.path: text}).diagnostics(file.path)
-    return [*wrong, *(each for each in found if is_mistake(each, file))]
+    mistakes = await run_on_thread(lambda: [each for each in found if is_mistake(each, file)])
+    return sorted([*wrong, *mistakes])
 
 
 @dataclass(frozen=True, repr=False)
@@ -81,14 +80,14 @@ class Diagnostics(Readable):
     """Reports about files, or one page of them.
 
     Attributes:
-        found: (place, report) of this page; a place is as "a.py:3", or "a.ipynb:cell 2 (b1):3".
+        found: (file, report) of this page.
         total: how many there are.
         minor: how many pieces of information and hints are left out.
         files: how many files were checked.
         guard: the requested page.
     """
 
-    found: Sequence[tuple[str, Diagnostic]]
+    found: Sequence[tuple[SourceFile, Diagnostic]]
     total: int
     minor: int
     files: int
@@ -105,7 +104,7 @@ class Diagnostics(Readable):
         return {"total": self.total, "files": self.files}
 
     def _text(self, budget: int) -> str:
-        lines = [_line(place, each) for place, each in self.found]
+        lines = [_line(*each) for each in self.found]
         count = count_fitting(lines, budget - FOR_NOTES)
         checked = number_of(self.files, "file")
         notes = [] if lines else [f"No errors or warnings in {checked}."]
@@ -117,6 +116,7 @@ class Diagnostics(Readable):
         return "\n".join((*lines[:count], *notes))
 
 
-def _line(place: str, each: Diagnostic) -> str:
+def _line(file: SourceFile, each: Diagnostic) -> str:
     rule = f" ({each.code})" if each.code else ""
-    return f"{place}: {each.severity}: {one_line(each.message)}{rule}"
+    lines = file.lines(Range(each.range.start, each.range.start))
+    return f"{file.shown}:{lines}: {each.severity}: {one_line(each.message)}{rule}"

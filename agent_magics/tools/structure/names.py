@@ -196,9 +196,14 @@ async def found_by_servers(query: str, path: str, ctx: ToolContext | None) -> li
             continue
         with suppress(RespondToModel):  # it cannot search, or not now: the others may
             found += await provider.find(query)
-    found = [e for e in found if e.path.is_relative_to(below) and not can_parse(e.path)]
-    files = await run_on_thread(read_results, {each.path for each in found}, ctx)
-    return [_of_server(file, each) for each in found if (file := files[each.path]) is not None]
+
+    def named() -> list[NamedSymbol]:
+        others = [e for e in found if e.path.is_relative_to(below) and not can_parse(e.path)]
+        files = read_results({each.path for each in others}, ctx)
+        return [_of_server(file, each) for each in others if (file := files[each.path]) is not None]
+
+    symbols: list[NamedSymbol] = await run_on_thread(named)
+    return symbols
 
 
 def _of_server(file: SourceFile, symbol: Symbol) -> NamedSymbol:

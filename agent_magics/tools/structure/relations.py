@@ -27,6 +27,7 @@ from agent_magics.tools.structure.sources import (
     read_results,
     read_source,
     server_for,
+    withheld_paths,
 )
 
 _LONGEST_LINE = 200
@@ -90,19 +91,21 @@ class Places(ListResult[CodePlace]):
         return "\n".join((self.heading, *lines[:count], *notes))
 
 
-async def _places(
+def _places(
     locations: Sequence[Location],
     heading: str,
     guard: OutputGuard,
     ctx: ToolContext | None,
     known: Mapping[Path, SourceFile],
 ) -> Places:
-    files = await _files_of({each.path for each in locations}, known, ctx)
-    readable = [
-        CodePlace(file, each) for each in locations if (file := files[each.path]) is not None
-    ]
+    """Return a page of places, of which alone the files are read; for a thread."""
+    withheld = withheld_paths({each.path for each in locations} - known.keys(), ctx)
+    readable = [each for each in locations if each.path not in withheld]
     page, _ = guard.cap_items(readable)
-    return Places(page, len(readable), len(locations) - len(readable), heading, guard)
+    files = {**known, **read_results({each.path for each in page} - known.keys(), ctx)}
+    shown = [CodePlace(file, each) for each in page if (file := files[each.path]) is not None]
+    total = len(readable) - len(page) + len(shown)
+    return Places(shown, total, len(locations) - total, heading, guard)
 
 
 async def _files_of(
@@ -145,16 +148,20 @@ async def references(
     notebooks = await notebooks_with(symbol.name, named.file, ctx)
     server = server.given(texts_of(notebooks))
     found = await server.references(symbol.path, symbol.selection.start, declaration=False)
-    found = tuple(each for each in found if _is_shown(each.path, each.range, notebooks))
-    files = len({each.path for each in found})
-    heading = (
-        f"{named} is used in {number_of(len(found), 'place')} of {number_of(files, 'file')}:"
-        if found
-        else f"{named} is used nowhere that {server.name} sees."
-    )
-    heading = "\n".join(filter(None, (notebooks.note, heading)))
-    known = {named.file.path: named.file, **notebooks}
-    return await _places(found, heading, guard, ctx, known)
+
+    def show() -> Places:
+        shown = [each for each in found if _is_shown(each.path, each.range, notebooks)]
+        files = len({each.path for each in shown})
+        heading = (
+            f"{named} is used in {number_of(len(shown), 'place')} of {number_of(files, 'file')}:"
+            if shown
+            else f"{named} is used nowhere that {server.name} sees."
+        )
+        heading = "\n".join(filter(None, (notebooks.note, heading)))
+        return _places(shown, heading, guard, ctx, {named.file.path: named.file, **notebooks})
+
+    places: Places = await run_on_thread(show)
+    return places
 
 
 def _is_shown(path: Path, place: Range, notebooks: Notebooks) -> bool:
@@ -196,7 +203,8 @@ async def definition(
     found = await server.definition(file.path, position)
     is_known = f"{name} is defined at:"
     heading = is_known if found.places else f"{server.name} knows no definition of {name}."
-    places = await _places(found.places, heading, guard, ctx, {file.path: file})
+    known = {file.path: file}
+    places: Places = await run_on_thread(_places, found.places, heading, guard, ctx, known)
     if places.withheld:  # what the server says of it may be taken from there
         return places
     return replace(places, more=found.text.strip()[:_LONGEST_HOVER])

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from agent_magics.dispatch.context import ToolContext
+from agent_magics.dispatch.pool import run_on_thread
 from agent_magics.files.beneath import closing_descriptor
 from agent_magics.files.paths import resolve_path, shown_below
 from agent_magics.files.search.candidates import SearchedFiles
@@ -25,6 +26,7 @@ from agent_magics.tools.files.access import Readable, begin_walk, judge_of, plac
 Item = TypeVar("Item")
 
 _MOST_BYTES = 4 << 20  # of a file; larger ones are data or made by a program
+_LONG = 50_000  # characters, which take some 20 ms to parse
 _SECONDS = 10.0  # of one search in the files below a folder
 SECONDS_BESIDE = 5.0  # of one that only completes an answer
 _MOST_FILES = 50_000  # of one
@@ -127,6 +129,12 @@ def read_source(path: str, ctx: ToolContext | None) -> SourceFile:
         if os.fstat(descriptor).st_size > _MOST_BYTES:
             raise RespondToModel(f"{shown} is larger than 4 MiB: read_file shows parts of it.")
         return SourceFile(resolved, shown, windows.read_text(descriptor, shown).text)
+
+
+def withheld_paths(paths: Iterable[Path], ctx: ToolContext | None) -> set[Path]:
+    """Return the files that a call may not read, by their paths; what is opened is judged again."""
+    judge = begin_walk(".", ctx)[2].judge
+    return set() if judge is None else {path for path in paths if judge(str(path))}
 
 
 def _read_result(path: Path, ctx: ToolContext | None) -> SourceFile | None:
@@ -259,7 +267,9 @@ async def symbols_of(file: SourceFile, ctx: ToolContext | None) -> tuple[Symbol,
         RespondToModel: it cannot be parsed, or nothing here knows its language.
     """
     if can_parse(file.path):
-        return _parse(file.path, file.text, file.shown)
+        parts = (file.path, file.text, file.shown)
+        is_long = len(file.text) > _LONG
+        return await run_on_thread(_parse, *parts) if is_long else _parse(*parts)
     provider = await provider_for(file, ctx)
     if provider is None:
         raise RespondToModel(
