@@ -212,8 +212,13 @@ async def _answers(found: Project) -> dict:
 
 
 @pytest.mark.needs("program git")
-@pytest.mark.soak
-@pytest.mark.parametrize(("steps", "between"), [(24, 12), (1_000, 50)])
+@pytest.mark.parametrize(
+    ("steps", "between"),
+    [
+        pytest.param(24, 12, marks=pytest.mark.soak),
+        pytest.param(1_000, 50, marks=pytest.mark.long),  # four minutes, with 20 other servers
+    ],
+)
 def test_a_real_server_answers_as_one_that_begins_now(tmp_path, steps, between):
     draw = random.Random(steps)
     server = find_server("python", {})
