@@ -1,9 +1,12 @@
 """Rules, lasting answers, changed commands and repeats outside the sandbox, through real calls."""
 
 import asyncio
+import fcntl
 import json
 import os
 import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
@@ -11,13 +14,14 @@ import pytest
 from agent_magics import Call, tool
 from agent_magics.approval.commands.prefixes import propose_prefix
 from agent_magics.approval.rules import ProposedRule, RuleBook
+from agent_magics.config_files import locking
 from agent_magics.config_files.places import user_rules_file
 from agent_magics.dispatch.consent.decision import MOST_DENIED, MOST_OPEN
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.protocol.events import ApprovalDecided, ApprovalRequested, ToolCallChanged
 from agent_magics.records.places import rollout_folder
 from tests.support.needs import require
-from tests.support.turns import of_kind, scripted
+from tests.support.turns import PATIENCE, of_kind, scripted
 
 TOUCH = {"command": ["touch", "made"]}
 
@@ -869,3 +873,33 @@ def test_a_dangerous_command_is_allowed_once_whatever_the_answer(decision, polic
     assert all(question.dangerous for question in person.asked)
     assert not any("kind" in scope for question in person.asked for scope in question.scopes)
     assert agent.session.conversation.store.grants == ()
+
+
+def test_a_command_that_holds_the_lock_of_the_rules_holds_up_no_other_turn(tmp_path, monkeypatch):
+    """A command in the sandbox can lock a folder that it can read, such as the project's own."""
+    begun = threading.Event()
+    waited = locking._lock
+
+    def lock(folder, path):
+        begun.set()
+        waited(folder, path)
+
+    monkeypatch.setattr(locking, "_lock", lock)
+    (tmp_path / ".agent_magics").mkdir()
+    held = os.open(tmp_path / ".agent_magics", os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    agent = scripted(
+        tools=["shell"],
+        approval="untrusted",
+        on_question=lambda question: "approve_for_project",
+        cwd=tmp_path,
+    )
+    with ThreadPoolExecutor(1) as pool:
+        called = pool.submit(agent.call_sync, "shell", TOUCH)
+        assert begun.wait(PATIENCE)
+        try:
+            agent.session.engine.spawn(asyncio.sleep(0)).result(locking.LONGEST_WAIT / 2)
+        finally:
+            os.close(held)
+        assert called.result(PATIENCE).details["exit_code"] == 0
+    assert len(RuleBook(tmp_path).project.rules) == 1

@@ -131,12 +131,16 @@ class Consent:
         """The rules that an answer may add to; None for outside clients, as rules hold for all."""
         return None if self._store.asker else self._rules
 
-    def keep(self, invocation: ToolInvocation, requirement: NeedsApproval, decision: str) -> None:
+    async def keep(
+        self, invocation: ToolInvocation, requirement: NeedsApproval, decision: str
+    ) -> None:
         """Store a lasting answer: as a project rule where one can express it, else as a grant."""
         proposed = _rule_of(requirement, decision)
         if proposed and self._growing is not None:
+            comment = brief(requirement.target, 200)
             try:
-                self._growing.add(proposed, brief(requirement.target, 200))
+                # On a thread: a command may hold the lock of the file's folder for a long time.
+                await asyncio.wrap_future(POOL.submit(self._growing.add, proposed, comment))
                 return
             except (OSError, FatalError) as error:
                 message = f"The rule was not saved, the answer holds for this session: {error}"
@@ -184,7 +188,7 @@ class Consent:
         shown = "; ".join(f"{name}: {value}" for name, value in metadata.items())
         reason = f"{requirement.reason} ({shown})" if shown else requirement.reason
         answer = await self.obtain(invocation, replace(requirement, reason=reason))
-        self.keep(invocation, requirement, answer.decision)
+        await self.keep(invocation, requirement, answer.decision)
 
     # -- the audit --------------------------------------------------------------------------------
 

@@ -205,7 +205,7 @@ class ToolOrchestrator:
         if edited is not None:
             await self._take_edited(call, edited, requirement, answer)
             return
-        self._consent.keep(call.invocation, requirement, answer.decision)
+        await self._consent.keep(call.invocation, requirement, answer.decision)
         call.asked, call.bypass = True, requirement.bypass_sandbox
 
     async def _take_edited(
@@ -254,7 +254,7 @@ class ToolOrchestrator:
                 )
             except RespondToModel as denial:
                 raise RespondToModel(f"{denied}\n{denial}") from None
-            self._consent.keep(invocation, requirement, answer.decision)
+            await self._consent.keep(invocation, requirement, answer.decision)
         else:
             self._consent.record_unasked(invocation, [action], requirement)
         if isinstance(requirement, Forbidden):
