@@ -10,10 +10,10 @@ answered too, as by `RowServer`.
 
 import asyncio
 import json
-import sys
 import time
 import urllib.request
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from aiohttp import web
@@ -25,7 +25,6 @@ from tests.support.models.row_server import (
     Settings,
     answer_of,
     last_message,
-    serve,
 )
 
 STATES = ("validating", "in_progress", "finalizing")
@@ -65,8 +64,8 @@ class BatchSettings(Settings):
 class BatchServer(RowServer):
     """The server as tests use it; the arguments are those of `BatchSettings`."""
 
-    settings = BatchSettings
-    module = "tests.support.models.batch_server"
+    def __init__(self, **settings: Any) -> None:
+        self._program = partial(BatchProgram, BatchSettings(**settings))
 
     def batches(self) -> list[dict[str, Any]]:
         """Return all batches as the API shows them, without changing their states."""
@@ -319,9 +318,3 @@ def lines_of(documents: list[dict[str, Any]]) -> str:
 def error(status: int, message: str) -> web.Response:
     """Return an answer with an error status."""
     return web.json_response({"error": {"message": message}}, status=status)
-
-
-if __name__ == "__main__":
-    given = json.loads(sys.argv[1])
-    settings = BatchSettings(**{**given, "wires": tuple(given["wires"])})
-    asyncio.run(serve(BatchProgram(settings)))

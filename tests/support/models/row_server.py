@@ -5,27 +5,25 @@
     server.log()
 
 It speaks both wires without streaming. An answer fits the schema of its request; a text answer
-repeats the last message. Run as a program it reads its settings as JSON from its first argument and
-prints its port.
+repeats the last message.
 """
 
 import asyncio
 import json
 import math
 import random
-import subprocess
-import sys
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 from aiohttp import web
 
-ROOT = Path(__file__).parents[3]
+from tests.support.models.forked import ForkedServer
+
 WIRES = {"responses": "/v1/responses", "chat": "/v1/chat/completions"}
 USAGE = {"input_tokens": 20, "output_tokens": 10, "total_tokens": 30}
 CHAT_USAGE = {"prompt_tokens": 20, "completion_tokens": 10, "total_tokens": 30}
@@ -70,24 +68,17 @@ class Settings:
 class RowServer:
     """The server as tests use it; the arguments are those of `Settings`."""
 
-    settings: type[Settings] = Settings
-    module = "tests.support.models.row_server"
-
     def __init__(self, **settings: Any) -> None:
-        self._settings = self.settings(**settings)
+        self._program = partial(Program, Settings(**settings))
 
     def __enter__(self) -> Self:
-        command = [sys.executable, "-m", self.module, json.dumps(asdict(self._settings))]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-        assert self._process.stdout is not None
-        self.port = int(self._process.stdout.readline())
+        self._process = ForkedServer(serve, self._program)
+        self.port = self._process.port
         self.base_url = f"http://127.0.0.1:{self.port}/v1"
         return self
 
     def __exit__(self, *error: object) -> None:
         self._process.kill()
-        self._process.wait()
-        self._process.stdout.close()
 
     def log(self) -> list[dict[str, Any]]:
         """Return all requests: how many were under way when it came, itself included; the last
@@ -277,8 +268,9 @@ def answer_of(body: Mapping[str, Any], *, fits: bool = True) -> dict[str, Any]:
     return {"object": "response", "status": "completed", "output": [item], "usage": USAGE}
 
 
-async def serve(program: Program) -> None:
-    """Serve on a free port of loopback, print the port, until killed."""
+async def serve(make_program: Callable[[], Program], tell: Callable[[int], None]) -> None:
+    """Serve on a free port of loopback, which is told, until killed."""
+    program = make_program()
     app = web.Application(client_max_size=256 << 20)
     app.router.add_get("/log", program.log)
     app.router.add_post("/more", program.answer_more)
@@ -288,10 +280,5 @@ async def serve(program: Program) -> None:
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
-    print(site._server.sockets[0].getsockname()[1], flush=True)  # noqa: T201 - a program
+    tell(site._server.sockets[0].getsockname()[1])
     await asyncio.Event().wait()
-
-
-if __name__ == "__main__":
-    given = json.loads(sys.argv[1])
-    asyncio.run(serve(Program(Settings(**{**given, "wires": tuple(given["wires"])}))))

@@ -22,7 +22,7 @@ from agent_magics.rows.batches.job import BatchJob, Pack
 from agent_magics.rows.batches.ledger import Ledger, Sent, now
 from tests.support.models.batch_server import BatchServer
 from tests.support.models.row_server import RowServer
-from tests.support.rows.watchers import When, stop_at
+from tests.support.rows.watchers import When, stop_at, wait_until
 
 pytestmark = pytest.mark.soak  # each starts a server of its own
 
@@ -198,8 +198,7 @@ def test_a_killed_kernel_loses_no_batch(tmp_path, after):
     with BatchServer(stays="" if after == "completed" else "in_progress") as server:
         command = [sys.executable, "-c", MAP, server.base_url, str(cache), KEY]
         with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": root}) as killed:
-            while killed.poll() is None and not _has_come(server, after):
-                pass
+            wait_until(lambda: killed.poll() is not None or _has_come(server, after))
             killed.send_signal(signal.SIGKILL)
         server.release()
         with Agent("gpt-4o-mini", base_url=server.base_url, api_key=KEY) as agent:
