@@ -14,8 +14,8 @@ from pathlib import Path
 from agent_magics.files.plain_files import read_plain
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.records import PastPart
-from agent_magics.records.places import part_path
-from agent_magics.records.reading import MOST_READ, read_first
+from agent_magics.records.places import MOST_READ, part_path
+from agent_magics.records.reading import read_first
 
 
 def share_past(parent: Path, child: Path, before: str = "") -> tuple[PastPart, ...]:

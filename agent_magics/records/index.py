@@ -15,11 +15,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from agent_magics.files.plain_files import read_plain
 from agent_magics.protocol.brief import brief_line
-from agent_magics.records.places import SUFFIX, is_private
+from agent_magics.records.places import MOST_READ, SUFFIX, is_private
 
 FILE = "index.json"
 PINNED = ".pinned"
@@ -27,6 +27,7 @@ _MOST_INDEX = 256 << 20  # bytes
 _MOST_TITLE = 100  # characters
 # Bytes of newly read records above which the index is written.
 _WORTH_WRITING = 1 << 20
+_BLOCK, _LONGEST_LINE = 4 << 20, 16 << 20  # bytes that are read at a time, and of a line
 
 _LINE = re.compile(
     rb'^\{"type": ?"(?:RecordBegun|ConversationNamed|SessionConfigured|TurnStarted|TurnCompleted|'
@@ -169,13 +170,26 @@ def _read_on(path: str, row: _Row | None, found: os.stat_result) -> _Row:
         if row.size and file.read(1) != b"\n":  # half a line stood there, or it was cut off since
             row = new
             file.seek(0)
-        data = file.read(found.st_size - row.size)
-        for line in _LINE.findall(data[: data.rfind(b"\n") + 1]):
+        for line in _lines_in(file, found.st_size - row.size):
             with suppress(*_DAMAGED):
                 _take(row, json.loads(line))
     row.size, row.changed = found.st_size, found.st_mtime_ns
     row.said.ended = found.st_mtime
     return row
+
+
+def _lines_in(file: BinaryIO, size: int) -> Iterator[bytes]:
+    """Yield the whole lines that matter among the next `size` bytes, a block at a time.
+
+    A file may be as large as a disk pretends to be: of one that no record is, nothing is read.
+    """
+    rest, left = b"", size if file.tell() + size <= MOST_READ else 0
+    while left > 0 and (block := file.read(min(_BLOCK, left))):
+        left -= len(block)
+        whole, end, rest = (rest + block).rpartition(b"\n")
+        yield from _LINE.findall(whole + end)
+        if len(rest) > _LONGEST_LINE:
+            rest = b""
 
 
 def _take(row: _Row, line: Mapping[str, Any]) -> None:

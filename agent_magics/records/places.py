@@ -12,6 +12,7 @@ from agent_magics.protocol.errors import FatalError
 
 SUFFIX = ".jsonl"
 PAST = ".past"
+MOST_READ = 2 << 30  # bytes of a record
 _ID = re.compile(r"[0-9a-f]{4,32}")
 
 

@@ -40,9 +40,8 @@ from agent_magics.protocol.items import (
     output_kind_of,
 )
 from agent_magics.protocol.records import Entry, ItemAdded, RecordBegun, TurnOpened
-from agent_magics.records.places import find, part_path
+from agent_magics.records.places import MOST_READ, find, part_path
 
-MOST_READ = 2 << 30  # bytes of a record
 _MOST_FIRST = 1 << 20  # bytes of its first line
 
 Done: TypeAlias = Entry | CellChanged | PlanUpdated | SubAgentChanged | VariablesKnown

@@ -8,6 +8,7 @@ import json
 import os
 import random
 import sqlite3
+import tracemalloc
 
 import pyarrow
 import pytest
@@ -18,7 +19,7 @@ from agent_magics.file_history.journal import ChangeJournal
 from agent_magics.file_history.states import PathChange, PathState, look_at
 from agent_magics.protocol.errors import FatalError
 from agent_magics.records.index import list_conversations
-from agent_magics.records.places import rollout_folder
+from agent_magics.records.places import MOST_READ, rollout_folder
 from agent_magics.records.reading import read_first, read_record
 from agent_magics.records.retention import remove_old
 from agent_magics.rows.store import AnswerReader
@@ -91,6 +92,29 @@ def test_a_hostile_record(folder, name):
 def test_what_is_no_record(folder, make):
     make(folder / "2026/11/23/aaaa.jsonl")
     assert use(folder) == []
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("size", [200 << 20, 8 << 40], ids=["200 MB", "8 TB"])
+def test_a_list_of_records_reads_none_whole(folder, size):
+    """In a home that is the workspace a command can make a file as large as it likes."""
+    path = folder / "2026/11/23/aaaa.jsonl"
+    path.write_text(f"{BEGUN}\n{STARTED}\n")
+    os.truncate(path, size)
+    tracemalloc.start()
+    (listed,) = list_conversations(folder)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 64 << 20
+    assert listed.turns == (1 if size < MOST_READ else 0)
+
+
+def test_a_line_that_is_longer_than_a_block_is_read(folder):
+    path = folder / "2026/11/23/aaaa.jsonl"
+    long = STARTED.replace('"x"', f'"{"y" * (9 << 20)}"')
+    path.write_text(f"{BEGUN}\n{long}\n{STARTED}\n")
+    (listed,) = list_conversations(folder)
+    assert (listed.turns, set(listed.title)) == (2, {"y", "…"})
 
 
 @pytest.mark.parametrize("where", ["{}", "../../../../../secret"])
