@@ -143,7 +143,7 @@ class Job:
     def stop(self, reason: str = BY_PERSON) -> None:
         """Ask nothing more, and wait some seconds for the requests in flight."""
         if not self.stopped:
-            self.stopped = reason
+            self.stopped = reason.removesuffix(".")  # it stands within sentences
             asyncio.get_running_loop().call_later(GRACE, self._give_up)
         self._gate.set()
         self._freed.set()

@@ -293,11 +293,12 @@ def test_a_map_that_ended_early_shows_its_own_parts_alone(tmp_path):
 def test_rows_that_raise_end_it_in_one_sentence(tmp_path):
     def source():
         yield from rows(600)
-        raise RuntimeError("the line is down")
+        raise RuntimeError("the line is down.")
 
     with Agent(Echo()) as agent:
         done = agent.map_sync("{{text}}", source(), into=tmp_path)
     assert "rows could not be read further: RuntimeError: the line is down" in done.stopped
+    assert ".." not in done.report()
     assert list(done.frame["answer"].dropna())
 
 
