@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from agent_magics.models.providers.catalog import dollars
+from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import Usage
 from agent_magics.rows.budgets import duration
@@ -110,7 +111,7 @@ class MapResult:
             f"({progress.rate:,.0f} rows a second).",
         ]
         lines += [
-            f"{kind}: {each.count:,} rows ({each.example})"
+            f"{kind}: {number_of(each.count, 'row')} ({each.example})"
             for kind, each in progress.kinds().items()
         ]
         if self.stopped:

@@ -280,7 +280,7 @@ def compare(subjects: list[str], count: int, rounds: int) -> None:
             command = [str(python) if python.exists() else sys.executable]
             command += [__file__, subject, str(count)]
             output = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
-            taken[subject].append(json.loads(output))
+            taken[subject].append(json.loads(output.splitlines()[-1]))  # some libraries print
             print(subject, output.decode().strip(), file=sys.stderr, flush=True)
     print("| | rows/s | steady | CPU a row | rows/s over", subjects[0], "|\n|---|---|---|---|---|")
     for subject, figures in taken.items():

@@ -59,3 +59,29 @@ def test_a_missing_column_is_one_sentence(kernel):
 def test_what_has_no_rows_is_one_sentence(kernel):
     outcome = kernel.run("%%agent --map nothing\nWhich? {{text}}\n")
     assert "--map nothing: NameError" in outcome.text
+
+
+BLOCKING = """
+import threading
+from agent_magics.kernel.cell import mapping
+
+mapping.LINES, drawn, told = -1, mapping.MapCell.draw, threading.Semaphore(0)
+
+def draw(self):
+    drawn(self)
+    if self._told_at:
+        told.release()
+
+mapping.MapCell.draw = draw
+agent = Agent(Echo(lambda prompt: told.acquire(timeout=20) and prompt))
+"""
+
+
+def test_a_call_that_blocks_tells_how_far_it_is_where_no_page_draws_a_card(kernel):
+    assert kernel.run(BLOCKING).status == "ok"
+    call = "done = agent.map_sync('{{text}}', df.head(3))"
+    outcome = kernel.run(call, notebook=True, allow_stdin=True)
+    said = [str(m["content"]) for m in outcome.messages if "display_data" in m["msg_type"]]
+    assert "of 3 rows" in said[0] and len(said) > 2
+    (text,) = outcome.items_of("text")
+    assert text["text"].startswith("3 of 3 rows have an answer")

@@ -28,7 +28,7 @@ from agent_magics.rows.progress import Progress
 from agent_magics.rows.result import MapResult
 from agent_magics.rows.tables.files import names_files
 
-# Seconds between lines in a console; for what is in flight at a stop.
+# Seconds between lines where no card can be drawn; for what is in flight at a stop.
 LINES, CLEAN_UP = 10.0, 8.0
 
 
@@ -94,7 +94,7 @@ class MapCell(Watcher):
         self._open = OpenQuestions(
             host, lambda question, bundle: self._publisher.publish(bundle, question.question_id)
         )
-        self._printed_at = 0.0
+        self._told_at = 0.0
 
     async def run(self, prompt: str, rows: Any, **options: Any) -> MapResult:
         """Run the map, and draw its progress.
@@ -140,12 +140,12 @@ class MapCell(Watcher):
         if not job.is_paused:  # so no question waits any more, whatever has answered it
             self._open.close_all()
         lines = progress_lines(job)
-        if self._is_console:
-            if job.progress.seconds - self._printed_at > LINES:
-                self._printed_at = job.progress.seconds
-                sys.stdout.write(f"{lines[0]}\n")
+        if self._is_console or (self._live and self._blocks and not self._host.lab.reach):
+            if job.progress.seconds - self._told_at > LINES:
+                self._tell(lines[0])
+                self._told_at = job.progress.seconds
             return
-        if not self._live or (self._blocks and not self._host.lab.reach):
+        if not self._live:
             return
         if self._card is None:
             self._draw_card()
@@ -153,6 +153,15 @@ class MapCell(Watcher):
         held = "asking" if self._open.widgets else "paused"  # its question has buttons of its own
         state = "stopping" if job.stopped else held if job.is_paused else "running"
         self._card.show("\n".join(lines), done / total if total else None, state)
+
+    def _tell(self, line: str) -> None:
+        """Show one line: the next one in a console, in place of the last one in a notebook."""
+        if self._is_console:
+            sys.stdout.write(f"{line}\n")
+        elif self._told_at:
+            self._publisher.update(text_bundle(line), self._id)
+        else:
+            self._publisher.publish(text_bundle(line), self._id)
 
     def _draw_card(self) -> None:
         # Late on purpose: a map that nobody watches never imports anywidget.
@@ -171,12 +180,12 @@ class MapCell(Watcher):
         if self._job is None:
             return
         bundle = text_bundle(outcome_text(self._job))
-        if self._card is None:
-            if not self._is_call:
-                self._publisher.publish(bundle, self._id)
-            return
-        self._publisher.update(bundle, self._id)
-        self._card.close()
+        if self._card is not None or (self._live and self._told_at):
+            self._publisher.update(bundle, self._id)
+        elif not self._is_call:
+            self._publisher.publish(bundle, self._id)
+        if self._card is not None:
+            self._card.close()
 
 
 def progress_lines(job: Job) -> list[str]:
