@@ -14,7 +14,7 @@ from agent_magics.models.redaction import keys_in_address, without_keys
 
 # The loggers that write the addresses of requests, which may hold a key.
 _LOGGERS = ("httpx2", "openai._base_client")
-_ADDRESS = re.compile(r"\w+://\S+")
+_ADDRESS = re.compile(r"(?<!\w)\w++://\S+")
 _openai: ModuleType | None = None
 
 

@@ -19,6 +19,7 @@ from agent_magics.kernel.commands.recordings.notebook_prompts import NotebookPro
 from agent_magics.kernel.completion import cells
 from agent_magics.kernel.live.namespace import interpolate
 from agent_magics.mcp.client.schemas import endless_reference
+from agent_magics.models import sdk
 from agent_magics.project.front_matter import split_front_matter
 from agent_magics.protocol.errors import AgentMagicsError
 from agent_magics.rows.prompts import Template
@@ -105,6 +106,7 @@ ROWS = {
     "blanks in an answer's fence": (json_in, f"```{chr(10) * N}"),
     "fences of an answer": (json_in, "```a" * N),
     "open fences of an answer": (json_in, "```\n" * N),
+    "a word in a log record": (lambda text: sdk._ADDRESS.sub("", text), "a" * N),
     "blanks in front matter": (front_matter, f"a{' ' * N}b"),
     "a word as an agent's budget": (agent_file, "a" * N),
     "blanks in an agent's budget": (agent_file, f"tokens{' ' * N}"),
