@@ -91,6 +91,17 @@ LINES = [
         ("ours", "second_ms", "the second one, ms"),
     ),
     *lines_of(
+        "question",
+        "questioning",
+        (
+            "ours",
+            "first_ms",
+            "from a request to the widget of a first question, ms",
+            {"limit": 300},
+        ),
+        ("ours", "second_ms", "to that of a second one, ms", {"limit": 100}),
+    ),
+    *lines_of(
         "turns",
         "turns",
         ("floor", "cpu_ms", "200 turns, floor_content, CPU per turn, ms"),
