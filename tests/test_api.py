@@ -62,7 +62,17 @@ def test_importing_agent_and_tool_imports_neither_jupyter_nor_pydantic_nor_opena
     modules = run_script(code, "-W", "error").split()
     assert set(JUPYTER).isdisjoint(modules)
     assert {"pydantic", "pydantic_core", "openai", "mcp", "markdown_it"}.isdisjoint(modules)
-    seldom = ("agent_magics.rows", "agent_magics.render", "agent_magics.files.folders")
+    # Servers, rules about commands, commands and resumed conversations: most programs have none.
+    seldom = (
+        *("agent_magics.rows", "agent_magics.render", "agent_magics.files.folders"),
+        *(
+            "agent_magics.mcp.client",
+            "agent_magics.tools.mcp.joining",
+            "agent_magics.approval.commands",
+        ),
+        *("agent_magics.exec.launcher_client", "agent_magics.engine.past.restoring"),
+        "agent_magics.file_history.workspace",
+    )
     assert [name for name in modules if name.startswith(seldom)] == []
 
 

@@ -8,6 +8,7 @@ done here.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from agent_magics.approval.actions import (
     Action,
@@ -17,10 +18,12 @@ from agent_magics.approval.actions import (
     NeedsApproval,
     Skip,
 )
-from agent_magics.approval.decisions import RuleDecision
 from agent_magics.approval.grants import ApprovalStore
 from agent_magics.approval.rules import ProposedRule, RuleBook
 from agent_magics.protocol.config import ApprovalPolicy
+
+if TYPE_CHECKING:
+    from agent_magics.approval.decisions import RuleDecision
 
 _READING = frozenset({ActionKind.READ, ActionKind.OWN_TOOL_READING})
 
@@ -132,7 +135,7 @@ def requirement_of(
 
 def _rule_decision(
     action: Action, rules: RuleBook | None, agent: str, tool: str
-) -> RuleDecision | None:
+) -> "RuleDecision | None":
     """Return the rules' decision on one action, or None."""
     if rules is None:
         return None
@@ -170,7 +173,7 @@ def _was_allowed(action: Action, store: ApprovalStore, rules: RuleBook | None) -
 
 
 def _judge(
-    action: Action, rule: RuleDecision | None, policy: ApprovalPolicy, *, allow_dangerous: bool
+    action: Action, rule: "RuleDecision | None", policy: ApprovalPolicy, *, allow_dangerous: bool
 ) -> _Judged:
     """Judge one action: by the rule that applies, else by the table."""
     if rule is not None and _applies(rule, action):
@@ -183,7 +186,7 @@ def _judge(
     return _Judged(action, verdict, "policy", str(policy), action.leaves_sandbox, reason)
 
 
-def _applies(rule: RuleDecision, action: Action) -> bool:
+def _applies(rule: "RuleDecision", action: Action) -> bool:
     """Tell whether a rule's decision covers this action; a prohibition always does."""
     if rule.decision != "allow":
         return True
@@ -195,7 +198,7 @@ def _applies(rule: RuleDecision, action: Action) -> bool:
     return True
 
 
-def _judge_by_rule(action: Action, rule: RuleDecision, policy: ApprovalPolicy) -> _Judged:
+def _judge_by_rule(action: Action, rule: "RuleDecision", policy: ApprovalPolicy) -> _Judged:
     where = f"{rule.rule.text} ({rule.rule.place})"
     why = f": {rule.rule.justification}" if rule.rule.justification else ""
     bypass = rule.sandbox == "bypass" or action.leaves_sandbox

@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 from datetime import date
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from agent_magics.approval.decisions import RuleDecision, decide_command, strictest
 from agent_magics.approval.glob import matches_glob
 from agent_magics.approval.read_rules import ReadRules, covers_path
 from agent_magics.approval.rules_file import (
@@ -33,6 +32,9 @@ from agent_magics.config_files.toml_edit import write_text
 from agent_magics.config_files.trust import TrustedDigest
 from agent_magics.files.plain_files import file_stamp
 from agent_magics.protocol.errors import FatalError
+
+if TYPE_CHECKING:
+    from agent_magics.approval.decisions import RuleDecision
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +143,7 @@ class RuleBook:
         agent: str = "default",
         *,
         safe: Callable[[Sequence[str]], bool] = lambda words: False,
-    ) -> RuleDecision | None:
+    ) -> "RuleDecision | None":
         """Return the rules' decision on one subject, None where no rule matches.
 
         Args:
@@ -156,6 +158,9 @@ class RuleBook:
         rules = [rule for rule in held if rule.permission == permission and _is_about(rule, agent)]
         if not rules:
             return None
+        # Late: seven modules that judge command lines, which a program without rules never uses.
+        from agent_magics.approval.decisions import decide_command, strictest  # noqa: PLC0415
+
         if isinstance(subject, str):
             other = self.read_rules(agent).other_name(subject) if permission == "read" else ""
             names = (subject, *([other] if other else []))

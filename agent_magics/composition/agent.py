@@ -29,7 +29,6 @@ from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.exec.environment import command_environment
 from agent_magics.files.paths import open_notebook
 from agent_magics.files.trusted_imports import distrust
-from agent_magics.mcp.client.manager import McpConnectionManager
 from agent_magics.model_clients import ModelClients
 from agent_magics.models.base import Model
 from agent_magics.models.providers.endpoints import server_address
@@ -51,17 +50,18 @@ from agent_magics.symbols.servers.specs import read_table
 from agent_magics.tools.catalog.agent_tools import RunTools, ToolCatalog
 from agent_magics.tools.catalog.sources import ToolList
 from agent_magics.tools.files.path_judge import PathJudge
-from agent_magics.tools.mcp.callables import McpNamespace
 from agent_magics.tools.mcp.servers import McpServers, read_given
 
 # What holds for runs of rows, whatever the agent's settings are: nobody is there to be asked.
 _OF_ROWS = {"approval": "never"}
 
 if TYPE_CHECKING:
+    from agent_magics.mcp.client.manager import McpConnectionManager
     from agent_magics.rows.mapping import MapOptions, RowMapping
     from agent_magics.rows.prompts import Given as Prompt
     from agent_magics.symbols.servers.project import LanguageServers
     from agent_magics.tools.files.access import ReadJudge
+    from agent_magics.tools.mcp.callables import McpNamespace
 
 
 class ComposedAgent:
@@ -336,13 +336,13 @@ class ComposedAgent:
         return tools_config(settings.model, settings.features)
 
     @property
-    def mcp(self) -> McpConnectionManager | None:
+    def mcp(self) -> "McpConnectionManager | None":
         """The connections to this agent's MCP servers; None where it has none."""
         servers = self.catalog.mcp_tools()
         return None if servers is None else servers.manager
 
     @property
-    def mcp_tools(self) -> McpNamespace | None:
+    def mcp_tools(self) -> "McpNamespace | None":
         """The MCP servers' tools as Python functions: ``agent.mcp_tools.github.search(q="...")``.
 
         They run directly, as functions do, without approval; None where there are no servers.
@@ -353,6 +353,8 @@ class ComposedAgent:
         servers = self.catalog.mcp_tools()
         if servers is None:
             return None
+        from agent_magics.tools.mcp.callables import McpNamespace  # noqa: PLC0415 - late, as above
+
         servers.manager.start()
         return McpNamespace(servers, self.session.engine.spawn, ask=self._answer)
 

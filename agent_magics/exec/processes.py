@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from agent_magics.exec.launcher.wire import Confinement
-from agent_magics.exec.launcher_client import shared_launcher
 from agent_magics.exec.process import Process, end_all
 from agent_magics.exec.temporary_files import scratch_folder
 from agent_magics.protocol.brief import brief_line
@@ -131,6 +130,8 @@ class ProcessManager:
             RespondToModel: it could not be started.
             FatalError: commands cannot run, or the conversation is closed.
         """
+        from agent_magics.exec.launcher_client import shared_launcher  # noqa: PLC0415 - if needed
+
         self._check_open()
         if confinement is not None:
             confinement = _with_writable(confinement, str(self.tmpdir))

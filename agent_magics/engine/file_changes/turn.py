@@ -9,19 +9,20 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from agent_magics.dispatch.context import Emit
 from agent_magics.file_history.diff import FileDiff, file_diff
 from agent_magics.file_history.journal import ChangeJournal, TurnChanges
-from agent_magics.file_history.restore import Conflict
-from agent_magics.file_history.scan import MOST_ENTRIES
 from agent_magics.file_history.states import PathChange, PathState, look_at, with_missing_folders
-from agent_magics.file_history.workspace import WorkspaceMemory, memories_of
 from agent_magics.file_history.writers import Writers
 from agent_magics.files.paths import read_judge, shown_path
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.events import ChangedFile, TurnDiffUpdated, Warned
+
+if TYPE_CHECKING:  # which turns without commands never use
+    from agent_magics.file_history.restore import Conflict
+    from agent_magics.file_history.workspace import WorkspaceMemory
 
 _MOST_SHOWN = 200_000  # characters of one event's diff
 
@@ -78,7 +79,7 @@ class DiffTracker:
                 is not told of it a second time.
         """
         self._tell_of_others(paths)
-        busy = [memory for memory in memories_of(self._roots) if memory.has_sessions]
+        busy = [memory for memory in self._memories() if memory.has_sessions]
         for memory in busy:  # changes of sessions until now do not belong to this call
             self._add_found(memory, *memory.begin())
         watched = with_missing_folders(map(str, paths))
@@ -117,7 +118,7 @@ class DiffTracker:
 
     def watch(self) -> "CommandWatch":
         """Scan the workspace before a command or a piece of code, and return its watch."""
-        memories = list(memories_of(self._roots))
+        memories = self._memories()
         watch = CommandWatch(self, memories)
         for memory in memories:
             self._add_found(memory, *memory.begin())
@@ -125,8 +126,16 @@ class DiffTracker:
                 self._warn_too_large(memory.root)
         return watch
 
+    def _memories(self) -> "list[WorkspaceMemory]":
+        """Return the known states of the workspace, which all turns share."""
+        from agent_magics.file_history.workspace import memories_of  # noqa: PLC0415 - late, as above
+
+        return list(memories_of(self._roots))
+
     def _warn_too_large(self, root: str) -> None:
         if root not in self._reported:
+            from agent_magics.file_history.scan import MOST_ENTRIES  # noqa: PLC0415 - late, as above
+
             self._reported.add(root)
             message = (
                 f"{root} holds more than {MOST_ENTRIES:,} files, so what commands and code change "
@@ -135,7 +144,7 @@ class DiffTracker:
             self._emit(Warned, message=message)
 
     def _add_found(
-        self, memory: WorkspaceMemory, changes: Sequence[PathChange], certain: bool
+        self, memory: "WorkspaceMemory", changes: Sequence[PathChange], certain: bool
     ) -> None:
         self._add(changes, memory.content, certain=certain)
 
@@ -194,7 +203,7 @@ DOUBTFUL = (
 class CommandWatch:
     """The workspace around one command or piece of code; made by `DiffTracker.watch`."""
 
-    def __init__(self, tracker: DiffTracker, memories: Sequence[WorkspaceMemory]) -> None:
+    def __init__(self, tracker: DiffTracker, memories: "Sequence[WorkspaceMemory]") -> None:
         self._tracker, self._memories = tracker, memories
         self._is_session = False
 
@@ -238,7 +247,7 @@ def diff_event(journal: ChangeJournal, turns: Sequence[TurnChanges], cwd: Path) 
 
 
 def conflict_event(
-    journal: ChangeJournal, obstacles: Sequence[Conflict], cwd: Path
+    journal: ChangeJournal, obstacles: "Sequence[Conflict]", cwd: Path
 ) -> TurnDiffUpdated:
     """Return the conflicts of an undo: the diff from the agent's state to the present one."""
     contents: dict[str, bytes] = {}

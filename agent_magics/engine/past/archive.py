@@ -11,7 +11,6 @@ from typing import Any
 
 from agent_magics.engine.channels.rollout import Rollout
 from agent_magics.engine.conversation import Conversation
-from agent_magics.engine.past.restoring import finish, restore
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.records import VERSION, ConversationNamed, Entry, RecordBegun
 from agent_magics.records.forking import share_past
@@ -113,6 +112,9 @@ class Archive:
         Raises:
             FatalError: there is no such record, it cannot be used, or `take_up` refuses it.
         """
+        # Late: most programs never resume a conversation.
+        from agent_magics.engine.past.restoring import finish, restore  # noqa: PLC0415
+
         folder = self._recorded("resume")
         path = find(folder, conversation)
         rollout = self._rollout(path)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent_magics import tools as builtin
 from agent_magics.dispatch.catalog.offer import SEARCH, TOOL_BUDGET, ToolOffer
@@ -28,10 +28,12 @@ from agent_magics.tools.catalog.sources import (
     split_tools,
 )
 from agent_magics.tools.catalog.stubs import with_stubs
-from agent_magics.tools.mcp.joining import GENERIC, McpTools
-from agent_magics.tools.mcp.servers import McpServers
 from agent_magics.tools.proposal import propose_plan
 from agent_magics.tools.skills import read_skill
+
+if TYPE_CHECKING:  # a dozen modules, which a program without servers never uses
+    from agent_magics.tools.mcp.joining import McpTools
+    from agent_magics.tools.mcp.servers import McpServers
 
 # One line for all of them, since the set changes during a conversation.
 _MCP_STUB = "mcp.SERVER.TOOL(...) calls a tool of an MCP server; help(mcp.SERVER.TOOL) shows how"
@@ -49,7 +51,7 @@ class RunTools:
 
     registry: ToolRegistry
     offer: ToolOffer
-    servers: McpTools | None
+    servers: "McpTools | None"
     found: bool
 
 
@@ -73,7 +75,7 @@ class ToolCatalog:
     def __init__(
         self,
         registrations: ToolRegistrations,
-        servers: McpServers,
+        servers: "McpServers",
         folder: Path,
         has_kernel: Callable[[], bool],
     ) -> None:
@@ -149,7 +151,7 @@ class ToolCatalog:
         if names := self._mcp_names():
             self.mcp_tools(names)
 
-    def mcp_tools(self, names: tuple[str, ...] = ()) -> McpTools | None:
+    def mcp_tools(self, names: tuple[str, ...] = ()) -> "McpTools | None":
         """Return the tools of the MCP servers, or only `names`; None where there are no servers.
 
         An agent with its own list of tools uses only the servers it was given, unless the list
@@ -253,7 +255,7 @@ class ToolCatalog:
         return () if holds_source(self.discovery.workspace) else builtin.STRUCTURE
 
     def _build(
-        self, tools: tuple[Tool, ...], forms: ToolsConfig, servers: McpTools | None, found: bool
+        self, tools: tuple[Tool, ...], forms: ToolsConfig, servers: "McpTools | None", found: bool
     ) -> RunTools:
         builder = ToolRegistryBuilder()
         known = self._handlers
@@ -273,7 +275,7 @@ class ToolCatalog:
             search = ConfiguredToolSpec(tool_search.spec, True)
         if servers is not None:
             servers.reserve(names)
-            own |= GENERIC | servers.named
+            own |= servers.never_deferred
         specs, registry = builder.build(servers)
         specs = with_stubs(specs, registry.functions, _MCP_STUB if servers else "")
         if forms.web_search:  # it runs at the provider: there is nothing to dispatch to

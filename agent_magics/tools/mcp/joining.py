@@ -91,6 +91,11 @@ class McpTools:
         if selection is None:
             self._generic |= {name: FunctionToolHandler(fn) for name, fn in _ALIASES.items()}
 
+    @property
+    def never_deferred(self) -> frozenset[str]:
+        """The names of those that every request carries: generic ones, and those asked for."""
+        return GENERIC | self.named
+
     def start(self) -> None:
         """Start the servers in the background."""
         self.manager.start(self._servers())

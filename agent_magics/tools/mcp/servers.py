@@ -5,11 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent_magics.config_files.places import trust_folder, user_config_file
 from agent_magics.files.plain_files import file_stamp
-from agent_magics.mcp.client.manager import McpConnectionManager
 from agent_magics.mcp.config.sources import (
     McpConfig,
     ProjectServers,
@@ -19,8 +18,10 @@ from agent_magics.mcp.config.sources import (
 from agent_magics.mcp.environment import Spawn
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.mcp import McpServerConfig, McpServerState
-from agent_magics.tools.mcp.joining import McpTools
 from agent_magics.tools.mcp.names import Selection
+
+if TYPE_CHECKING:
+    from agent_magics.tools.mcp.joining import McpTools
 
 # Seconds that the servers get to end when their agent is closed.
 CLOSE_LIMIT = 3.0
@@ -66,7 +67,7 @@ class McpServers:
         if given != self._given:
             self._given, self._stamps = given, None
 
-    def tools(self, *, files: bool = True, names: Sequence[str] = ()) -> McpTools | None:
+    def tools(self, *, files: bool = True, names: Sequence[str] = ()) -> "McpTools | None":
         """Return the tools of the configured servers; None where there are none.
 
         No server is started. Where the configuration has changed, connections to changed or removed
@@ -119,7 +120,11 @@ class McpServers:
                 with suppress(TimeoutError):
                     ending.result(CLOSE_LIMIT)
 
-    def _make(self, servers: tuple[McpServerConfig, ...]) -> McpTools:
+    def _make(self, servers: tuple[McpServerConfig, ...]) -> "McpTools":
+        # Late: a dozen modules, which an agent without servers never uses.
+        from agent_magics.mcp.client.manager import McpConnectionManager  # noqa: PLC0415
+        from agent_magics.tools.mcp.joining import McpTools  # noqa: PLC0415
+
         manager = McpConnectionManager(
             servers,
             spawn=self._spawn,
@@ -130,7 +135,7 @@ class McpServers:
         tools = McpTools(manager, self._hidden)
         return tools
 
-    def _hear(self, tools: McpTools, state: McpServerState) -> None:
+    def _hear(self, tools: "McpTools", state: McpServerState) -> None:
         tools.refresh()
         if tools is self._tools:
             self._changed(state.config.name, str(state.status), state.message)
