@@ -73,6 +73,17 @@ def require_one_of(choices: Sequence[object], **values: object) -> None:
             raise RespondToModel(f"{name}={shown} is none of {', '.join(map(repr, choices))}.")
 
 
+def require_text(**values: object) -> None:
+    """Check that each given value is a text.
+
+    Raises:
+        RespondToModel: one is not, in a call by hand; the sentence names it.
+    """
+    for name, value in values.items():
+        if not isinstance(value, str):
+            raise RespondToModel(f"{name}={brief_line(repr(value), _SHOWN)} is no text.")
+
+
 @dataclass(frozen=True, slots=True)
 class OutputGuard:
     """Caps lists by the call's arguments `detail_level`, `offset` and `limit`.
@@ -149,6 +160,8 @@ class OutputGuard:
         end = self.offset + shown
         if shown == total or (end >= total and shown):
             return None
+        if not shown:
+            hint = f"there is none from offset={self.offset} on"
         goes_on = self.focused and shown > 0
         return Overflow(shown, total, hint, end if goes_on else None)
 

@@ -227,6 +227,8 @@ class Connection:
             types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS: self._keep_diagnostics,
             types.WINDOW_LOG_MESSAGE: self._log_message,
             types.WINDOW_SHOW_MESSAGE: self._log_message,
+            # Nobody chooses an answer. Refused, it ends basedpyright.
+            types.WINDOW_SHOW_MESSAGE_REQUEST: self._log_message,
             types.CLIENT_REGISTER_CAPABILITY: self._note_registration,
             types.CLIENT_UNREGISTER_CAPABILITY: _do_nothing,
             types.WORKSPACE_DIAGNOSTIC_REFRESH: _do_nothing,
@@ -253,7 +255,10 @@ class Connection:
         if params.uri in self.pushed:
             self.pushed[params.uri] = (time.monotonic(), params)
 
-    def _log_message(self, params: types.LogMessageParams | types.ShowMessageParams) -> None:
+    def _log_message(
+        self,
+        params: types.LogMessageParams | types.ShowMessageParams | types.ShowMessageRequestParams,
+    ) -> None:
         self._log.note(params.message)
         if _SCANS.match(params.message):
             self.scans = True

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
+from pathlib import Path
 from typing import Any, Literal
 
 from agent_magics.approval.actions import Action
@@ -49,6 +50,7 @@ async def diagnostics(
     Raises:
         RespondToModel: a file cannot be read, or there is no language server for it.
     """
+    paths = [paths] if isinstance(paths, str | Path) else paths  # in a call by hand
     if not 1 <= len(paths) <= _MOST_FILES:
         raise RespondToModel(f"paths has {len(paths)} files; give 1 to {_MOST_FILES}.")
     guard = OutputGuard(detail_level, offset, limit)

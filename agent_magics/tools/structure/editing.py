@@ -4,13 +4,15 @@ Law: every change is a call of `apply_patch`, so it is asked about with its diff
 undone like any patch; a rename in several files is one patch, all or none.
 """
 
+import keyword
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.pool import run_on_thread
+from agent_magics.dispatch.results.output_guard import require_one_of, require_text
 from agent_magics.dispatch.tool import tool
 from agent_magics.patch.diff import unified_diff
 from agent_magics.patch.files import TextFile
@@ -20,7 +22,7 @@ from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.tools import ToolOutput
 from agent_magics.symbols.edits import apply_edits, insert_at_symbol, remove_symbol, replace_symbol
-from agent_magics.symbols.parsing import can_parse, parse_symbols, syntax_error
+from agent_magics.symbols.parsing import PYTHON, can_parse, parse_symbols, syntax_error
 from agent_magics.symbols.types import Symbol, TextEdit
 from agent_magics.tools.files.access import assess_read
 from agent_magics.tools.files.patch import apply_operations
@@ -63,6 +65,8 @@ async def edit_symbol(
     Raises:
         RespondToModel: there is no such symbol, or the code does not fit; nothing was changed.
     """
+    require_text(name_path=name_path, text=text)
+    require_one_of(get_args(Action), action=action)
     named = await find_one(name_path, path, ctx)
     if named.file.cells:
         raise RespondToModel(f"{named} stands in a notebook: change it by notebook_edit_cell.")
@@ -133,7 +137,8 @@ def _check_free(named: NamedSymbol, name: str) -> None:
     Raises:
         RespondToModel: it cannot be the new name.
     """
-    if not _IDENTIFIER.fullmatch(name) or name == named.symbol.name:
+    is_word = named.file.path.suffix in PYTHON and keyword.iskeyword(name)
+    if not _IDENTIFIER.fullmatch(name) or is_word or name == named.symbol.name:
         raise RespondToModel(
             f"{name!r} cannot be the new name of {named.name_path}; give another name in text."
         )

@@ -6,7 +6,11 @@ from typing import Literal
 
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.pool import run_on_thread
-from agent_magics.dispatch.results.output_guard import OutputGuard, require_at_least
+from agent_magics.dispatch.results.output_guard import (
+    OutputGuard,
+    require_at_least,
+    require_text,
+)
 from agent_magics.dispatch.tool import tool
 from agent_magics.tools.files.access import FOR_NOTES, assess_read, count_fitting
 from agent_magics.tools.structure.live import OF_IPYTHON, LiveName, find_live, namespace_of
@@ -56,6 +60,7 @@ async def symbols(
     """
     guard = OutputGuard(detail_level, offset, limit)
     require_at_least(0, depth=depth)
+    require_text(name_path=name_path, query=query)
     note = ""
     if name_path:
         chosen = await find_all(name_path, path, ctx)
@@ -156,7 +161,7 @@ class Symbols(ListResult[NamedSymbol]):
     def _text(self, budget: int) -> str:
         live = [str(each).partition("\n")[0] for each in self.live]
         notes = [self.note] if self.note else []
-        if not self.found:
+        if not self.total:
             return "\n".join([*(live or [f"No symbols for {self.wanted}."]), *notes])
         blocks = list(self._blocks())
         count = count_fitting(blocks, budget - FOR_NOTES)

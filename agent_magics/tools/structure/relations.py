@@ -5,11 +5,16 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias, get_args
 
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.pool import run_on_thread
-from agent_magics.dispatch.results.output_guard import OutputGuard
+from agent_magics.dispatch.results.output_guard import (
+    OutputGuard,
+    require_at_least,
+    require_one_of,
+    require_text,
+)
 from agent_magics.dispatch.tool import tool
 from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.errors import RespondToModel
@@ -29,6 +34,8 @@ from agent_magics.tools.structure.sources import (
     server_for,
     withheld_paths,
 )
+
+Direction: TypeAlias = Literal["callers", "callees"]
 
 _LONGEST_LINE = 200
 _LONGEST_HOVER = 2_000
@@ -142,6 +149,7 @@ async def references(
         RespondToModel: there is no such symbol, or no language server for it.
     """
     guard = OutputGuard(detail_level, offset, limit)
+    require_text(name_path=name_path)
     named = await find_one(name_path, path, ctx)
     server = await server_for(named.file, "references", ctx)
     symbol = named.symbol
@@ -190,6 +198,8 @@ async def definition(
         RespondToModel: the name does not stand there, or there is no language server for it.
     """
     guard = OutputGuard()
+    require_text(name=name)
+    require_at_least(1, line=line)
     if line is None:
         return await _describe_named(name, path, guard, ctx)
     if is_notebook(path):
@@ -241,7 +251,7 @@ def _position_of(name: str, line: int, file: SourceFile) -> Position:
     Raises:
         RespondToModel: it does not; the sentence names what does.
     """
-    text = file.source.line(line - 1) if line > 0 else ""
+    text = file.source.line(line - 1)
     last = name.rpartition(".")[2]
     match = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)
     if match is None or not last:
@@ -255,7 +265,7 @@ def _position_of(name: str, line: int, file: SourceFile) -> Position:
 async def call_graph(
     name_path: str,
     path: str = ".",
-    direction: Literal["callers", "callees"] = "callers",
+    direction: Direction = "callers",
     depth: int = 1,
     *,
     ctx: ToolContext | None = None,
@@ -271,7 +281,10 @@ async def call_graph(
     Raises:
         RespondToModel: there is no such symbol, or no language server for it.
     """
-    if not 1 <= depth <= _MOST_DEPTH:
+    require_text(name_path=name_path)
+    require_one_of(get_args(Direction), direction=direction)
+    require_at_least(1, depth=depth)
+    if depth > _MOST_DEPTH:
         raise RespondToModel(f"depth is {depth}, but has to be from 1 to {_MOST_DEPTH}.")
     named = await find_one(name_path, path, ctx)
     server = await server_for(named.file, "call_graph", ctx)
@@ -294,7 +307,7 @@ class CallTree(Readable):
     """
 
     root: NamedSymbol
-    direction: str
+    direction: Direction
     lines: Sequence[str]
     withheld: int
     server: str
@@ -320,7 +333,9 @@ class CallTree(Readable):
 class _CallWalk:
     """Follows calls from function to function, each function once."""
 
-    def __init__(self, server: ServerProvider, direction: str, ctx: ToolContext | None) -> None:
+    def __init__(
+        self, server: ServerProvider, direction: Direction, ctx: ToolContext | None
+    ) -> None:
         self._ctx = ctx
         self._server, self._direction = server, direction
         self._seen: set[tuple[Path, Position]] = set()

@@ -278,7 +278,8 @@ def _odd_answer(number: Any, count: int) -> bool:
             send(id=number, method="workspace/configuration", params={"items": []})
             items = {"items": [{"section": "a.b"}]}
             send(id=2, method="workspace/configuration", params=items)
-            replies = [read(), read()]
+            send(id=3, method="window/showMessageRequest", params={"type": 1, "message": "Sure?"})
+            replies = [read(), read(), read()]
             send(id=number, result={"contents": json.dumps(replies)})
         case _:
             return False

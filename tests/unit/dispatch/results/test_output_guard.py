@@ -50,7 +50,8 @@ def test_any_other_level_explores(level):
 def test_what_fits_says_nothing_and_what_lies_behind_the_end_says_so():
     assert OutputGuard().cap_items([1, 2]) == ([1, 2], None)
     assert OutputGuard().cap_items([]) == ([], None)
-    assert OutputGuard("full", 9).cap_items([1, 2]) == ([], Overflow(0, 2, ""))
+    rest = Overflow(0, 2, "there is none from offset=9 on")
+    assert OutputGuard("full", 9).cap_items([1, 2], "see others") == ([], rest)
 
 
 @pytest.mark.parametrize("wrong", [{"offset": -1}, {"limit": 0}, {"max_results": 0}])

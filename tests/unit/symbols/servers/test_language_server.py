@@ -143,9 +143,10 @@ def test_requests_of_a_server_are_refused_but_for_its_settings(tmp_path):
     async def work(found: Project):
         path = found.write("a.py", TEXT)
         replies = json.loads((await found.provider.definition(path, Position(0, 6))).text)
-        by_kind = {"error" in reply: reply for reply in replies}
-        assert by_kind[True]["error"]["code"] == -32601
-        assert by_kind[False]["result"] == [5]
+        by_id = {reply["id"]: reply for reply in replies}
+        assert by_id[1]["error"]["code"] == -32601
+        assert by_id[2]["result"] == [5]
+        assert by_id[3]["result"] is None  # of a question to the person, who chooses nothing
 
     scenario(work, tmp_path, "asks")
 

@@ -54,6 +54,9 @@ def test_each_action(work):
         (("maß", "replace", "def maß(self):\n    return 'ä'"), "reads so already"),
         (("maß", "rename", "not a name"), "cannot be the new name"),
         (("maß", "rename", "maß"), "cannot be the new name"),
+        (("maß", "rename", "class"), "cannot be the new name"),
+        (("maß", "destroy"), "action='destroy' is none of"),
+        ((7, "remove"), "name_path=7 is no text"),
         (("maß", "rename", "weite"), "rename needs a language server"),
     ],
 )  # fmt: skip

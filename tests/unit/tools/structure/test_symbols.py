@@ -1,6 +1,7 @@
 """`symbols`, and the tools that need a server, as a person and as a model call them."""
 
 import asyncio
+import re
 import threading
 from dataclasses import replace
 
@@ -168,6 +169,26 @@ def test_protected_and_ignored_files_are_left_out(ctx):
     (secret / "id_rsa.py").write_text("def hidden_thing(): pass\n")
     assert read(symbols, ctx, query="hidden") == "No symbols for hidden."
     assert "hidden_thing" in read(symbols, ctx, path="skip/s.py")
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: symbols(name_path=7), "name_path=7 is no text"),
+        (lambda: symbols(query=b"x"), "query=b'x' is no text"),
+        (lambda: references(7), "name_path=7 is no text"),
+        (lambda: definition(None), "name=None is no text"),
+        (lambda: definition("x", line=0), "line is 0"),
+        (lambda: definition("x", line="1"), "line='1' is no whole number"),
+        (lambda: call_graph("x", direction="up"), "direction='up' is none of"),
+        (lambda: call_graph("x", depth=0), "depth is 0"),
+        (lambda: diagnostics("none.py"), "There is no none.py"),
+    ],
+)
+def test_wrong_arguments_by_hand_are_one_sentence(tmp_path, monkeypatch, call, said):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RespondToModel, match=re.escape(said)):
+        asyncio.run(call())
 
 
 def test_by_hand_it_is_a_list(ctx):
