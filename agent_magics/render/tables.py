@@ -1,8 +1,9 @@
-"""Formats Markdown tables as columns of plain text, for consoles and readers without Markdown."""
+"""Writes Markdown tables, and formats them as columns of plain text for who reads no Markdown."""
 
 import html
 import re
 import unicodedata
+from collections.abc import Sequence
 from functools import cache, lru_cache
 from itertools import zip_longest
 from textwrap import wrap
@@ -22,6 +23,28 @@ _LONGEST = 8_000  # characters; a longer one stays Markdown
 _GAP = "  "
 # Columns of a line; the front end's own width is not known here. And of a table's column at least.
 _WIDEST, _NARROWEST = 100, 10
+
+
+_NUMBER = re.compile(r"[\d.,]+( [\w%]+)?|-|")
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table; "|" and line ends in the cells are escaped.
+
+    Args:
+        head: the headings.
+        rows: the cells, as Markdown.
+    """
+
+    def row_of(cells: Sequence[str]) -> str:
+        return (
+            "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+        )
+
+    columns = zip(*rows, strict=True) if rows else [()] * len(head)
+    # Explicit, since JupyterLab aligns everything to the right otherwise.
+    sides = [" ---: |" if all(map(_NUMBER.fullmatch, column)) else " :--- |" for column in columns]
+    return "\n".join([row_of(head), "|" + "".join(sides), *map(row_of, rows)])
 
 
 def tables_as_text(text: str) -> str:

@@ -88,4 +88,4 @@ FORGET_MODELS = f"{AGENTS}['default']._models._opened.clear()\n"
 def test_an_agent_that_is_not_there_is_named(kernel: Kernel) -> None:
     outcome = kernel.run("%agent compact nobody")
     assert outcome.error == "UsageError"
-    assert "There is no agent 'nobody'" in outcome.text
+    assert "takes: nothing; and the name of an agent: default" in outcome.text

@@ -114,12 +114,12 @@ def test_live_code_that_writes_files_counts_and_its_variables_are_put_back_apart
     ("line", "words"),
     [
         ("diff 99", "of this conversation changed files"),
-        ("diff x", "%agent diff takes nothing"),
-        ("diff 0", "%agent diff takes nothing"),
-        ("undo x", "%agent undo takes a number of turns"),
+        ("diff x", "%agent diff takes: [N], all, list; N counts"),
+        ("diff 0", "%agent diff takes: [N], all, list; N counts"),
+        ("undo x", "%agent undo takes: [N] [--force] [--sessions], --namespace"),
         ("undo 99", "of this conversation changed files"),
-        ("undo --namespace 2", "%agent undo --namespace takes nothing else"),
-        ("redo 2", "%agent redo takes nothing"),
+        ("undo --namespace 2", "%agent undo takes: --namespace;"),
+        ("redo 2", "%agent redo takes: nothing; and the name of an agent: "),
     ],
 )
 def test_what_does_not_fit_is_said(fresh: Kernel, line: str, words: str) -> None:
@@ -142,4 +142,7 @@ def test_changes_are_listed_kept_and_reverted_by_their_numbers(fresh: Kernel, fo
     assert (folder / "a.txt").read_text() == "one\n"
     assert (folder / "b.txt").read_text() == "mine\n"
     assert "2. `b.txt` kept" in fresh.run("%agent review keep all").text
-    assert "%agent review lists" in fresh.run("%agent review revert").text
+    assert (
+        "%agent review takes: keep|revert all, keep|revert N ..."
+        in fresh.run("%agent review revert").text
+    )

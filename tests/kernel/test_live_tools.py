@@ -311,7 +311,7 @@ def test_a_run_that_fails_is_put_back_too(kernel: Kernel) -> None:
 
 def test_undo_says_what_it_can_do(kernel: Kernel) -> None:
     assert "No turn of this conversation changed files" in kernel.run("%agent undo").text
-    assert "--namespace alone" in kernel.run("%agent undo some thing").text
+    assert "--namespace restores variables" in kernel.run("%agent undo some thing").text
     while kernel.run("%agent undo --namespace").status == "ok":
         pass
     assert "No change of the variables is left" in kernel.run("%agent undo --namespace").text

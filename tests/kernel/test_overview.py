@@ -118,4 +118,4 @@ def test_a_conversation_is_renamed_and_pinned_by_its_id(kernel: Kernel, tmp_path
         kernel.run("%agent reset")
         kernel.run(f"%agent sessions rename {which} Other stores")  # nobody has it open now
         assert "Resumed: `Other stores`" in kernel.run(f"%agent resume {which}").text
-        assert "or: rename" in kernel.run("%agent sessions rename").text
+        assert "takes: rename WHICH NAME ..." in kernel.run("%agent sessions rename").text

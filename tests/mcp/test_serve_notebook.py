@@ -205,7 +205,7 @@ def test_the_word_is_told_twice_and_takes_no_nonsense(kernel: Kernel, program: P
     again = kernel.run("%agent serve", notebook=True, allow_stdin=True)
     assert program.url in again.items[0]["text"]
     assert "served already" in kernel.run("%agent serve --port 1").text
-    assert "--token-file, --stop" in kernel.run("%agent serve --prot 1").text
+    assert "[--token-file], --stop" in kernel.run("%agent serve --prot 1").text
 
 
 def test_where_no_page_shows_it_questions_are_denied(kernel: Kernel) -> None:

@@ -4,10 +4,11 @@ from agent_magics.app import Agent
 from agent_magics.approval.grants import Grant
 from agent_magics.approval.rules import RuleBook
 from agent_magics.approval.rules_file import Rule
-from agent_magics.kernel.commands.words import Forms, table
+from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span
+from agent_magics.render.tables import table
 
 
 def _approvals_of(agent: Agent, book: RuleBook) -> list[Grant | Rule]:
@@ -41,8 +42,8 @@ def _approval_row(one: Grant | Rule, book: RuleBook) -> tuple[str, str, str, str
     return code_span(f"{one.permission}: {one.text}"), decision, holds, code_span(one.place)
 
 
-def _revoke(notebook: NotebookAgents, which: str) -> str:
-    """Revoke one listed grant or rule, or with "all" every lasting answer.
+def _revoke(notebook: NotebookAgents, number: int = 0) -> str:
+    """Revoke one listed grant or rule, or every lasting answer.
 
     Raises:
         FatalError: there is no such number, or a file cannot be written.
@@ -50,11 +51,11 @@ def _revoke(notebook: NotebookAgents, which: str) -> str:
     agent = notebook.agent_named()
     book = RuleBook(agent.config.cwd)
     listed = _approvals_of(agent, book)
-    if which == "all":
+    if not number:
         # From the last to the first, so that the numbers of rules in a file stay right.
         chosen = [one for one in reversed(listed) if isinstance(one, Grant) or one.by_answer]
-    elif which.isdecimal() and 1 <= int(which) <= len(listed):
-        chosen = [listed[int(which) - 1]]
+    elif number <= len(listed):
+        chosen = [listed[number - 1]]
     else:
         raise FatalError("%agent approvals revoke N: N is a number from %agent approvals, or all.")
     for one in chosen:
@@ -91,8 +92,9 @@ def _trust(notebook: NotebookAgents) -> str:
     )
 
 
-APPROVALS = Forms(
-    "%agent approvals",
+APPROVALS = Command(
+    "approvals",
     {"": _listing, "revoke N": _revoke, "revoke all": _revoke, "trust": _trust},
-    "; N is a number from %agent approvals",
-).command("List approvals; ``revoke N|all`` removes some, ``trust`` accepts the project's rules.")
+    note="; N is a number from %agent approvals",
+    text="List approvals; ``revoke N|all`` removes some, ``trust`` accepts the project's rules.",
+)

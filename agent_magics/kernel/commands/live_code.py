@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from agent_magics.app import Agent
+from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.live.namespace import RanCode
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.protocol.brief import number_of
@@ -21,28 +23,24 @@ def codes_of(notebook: NotebookAgents, name: str) -> list[RanCode]:
     return [each for each in ran if each.session_id == agent.session.conversation.id]
 
 
-def show_code(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
+def show_code(notebook: NotebookAgents, agent: Agent) -> str:
     """Show the code that the model ran, in the kernel or in scratch, as it was approved."""
-    codes = codes_of(notebook, arguments[0] if arguments else notebook.settings.name)
+    codes = codes_of(notebook, agent.name)
     return "\n\n".join(map(_shown, codes)) or "No code has run in this conversation."
 
 
-def export(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
-    """Write the model's code as cells into a new notebook FILE; without FILE, show it here."""
-    if not arguments:
-        return show_code(notebook, ())
-    if len(arguments) > 1:
-        raise FatalError("%agent export takes one file, such as analysis.ipynb.")
-    codes = codes_of(notebook, notebook.settings.name)
+def _export(notebook: NotebookAgents, agent: Agent, file: str) -> str:
+    """Write the model's code as cells into a new notebook."""
+    codes = codes_of(notebook, agent.name)
     if not codes:
         raise FatalError("No code has run in this conversation, so there is nothing to export.")
-    path = Path(arguments[0]).expanduser()
+    path = Path(file).expanduser()
     if path.suffix != ".ipynb":
-        raise FatalError(f"%agent export {arguments[0]}: the file's name has to end in .ipynb.")
+        raise FatalError(f"%agent export {file}: the file's name has to end in .ipynb.")
     try:
-        with path.open("x", encoding="utf-8") as file:
-            json.dump(_notebook_of(codes), file, ensure_ascii=False, indent=1)
-            file.write("\n")
+        with path.open("x", encoding="utf-8") as opened:
+            json.dump(_notebook_of(codes), opened, ensure_ascii=False, indent=1)
+            opened.write("\n")
     except FileExistsError:
         raise FatalError(f"{path} exists and is left as it is; choose another name.") from None
     except OSError as error:
@@ -50,13 +48,8 @@ def export(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
     return f"{number_of(len(codes), 'cell')} written to {code_span(str(path))}."
 
 
-def undo(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
-    """Restore the variables that the model's last code changed: ``undo --namespace``."""
-    if list(arguments) != ["--namespace"]:
-        raise FatalError(
-            "%agent undo --namespace takes nothing else: it puts back the variables that the "
-            "model's last code added, changed or deleted, and no files."
-        )
+def undo_variables(notebook: NotebookAgents, _agent: Agent) -> str:
+    """Restore the variables that the model's last code changed."""
     done = notebook.live_kernel.changes.put_back(notebook.shell.user_ns)
     if done is None:
         raise FatalError("No change of the variables is left that could be put back.")
@@ -107,3 +100,11 @@ def _cells_of(number: int, ran: RanCode) -> list[dict[str, Any]]:
     }
     above = {"cell_type": "markdown", "id": f"text-{number}", "metadata": {}, "source": [note]}
     return [above, cell] if note else [cell]
+
+
+EXPORT = Command(
+    "export",
+    {"": show_code, "FILE": _export},
+    text="Write the model's code as cells into a new notebook FILE; without FILE, show it here.",
+    of_agent=True,
+)

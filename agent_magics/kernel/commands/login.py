@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
+from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.kernel.questions.ladder import stdin_allowed
 from agent_magics.models.providers.credentials import drop_key, keep_key, kept_places, stored_key
@@ -30,14 +31,14 @@ _NOT_HERE = (
 )
 
 
-def log_in(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
+def _log_in(notebook: NotebookAgents, *host: str) -> str:
     """Store a key for a provider or host (else the agent's own); what you type is hidden.
 
     Raises:
         FatalError: no such host, no input possible, nothing usable typed, or the key cannot be
             stored.
     """
-    address = _address(notebook.settings_now(), arguments)
+    address = _address(notebook.settings_now(), host)
     place = place_of(address)
     if not stdin_allowed(notebook.shell):
         names = key_names_of(address) or ("OPENAI_API_KEY and OPENAI_BASE_URL",)
@@ -51,13 +52,13 @@ def log_in(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
     return sentence
 
 
-def log_out(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
+def _log_out(notebook: NotebookAgents, *host: str) -> str:
     """Delete the stored key of a provider or host.
 
     Raises:
         FatalError: there is none, or it cannot be removed.
     """
-    address = _address(notebook.settings_now(), arguments)
+    address = _address(notebook.settings_now(), host)
     place = place_of(address)
     if not drop_key(place):
         kept = ", ".join(kept_places()) or "nobody"
@@ -140,3 +141,7 @@ def _typed(place: str) -> str:
             f"for {place} is as it was."
         )
     return key
+
+
+LOGIN = Command("login", {"": _log_in, "HOST ...": _log_in}, is_verbatim=True)
+LOGOUT = Command("logout", {"": _log_out, "HOST ...": _log_out}, is_verbatim=True)

@@ -1,14 +1,16 @@
 """``%agent map``: lists named maps that are not whole, and batches; fetches and ends these."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
 from agent_magics.app import Agent
-from agent_magics.kernel.commands.words import Forms, table
+from agent_magics.kernel.commands.words import Command
+from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.models.providers.catalog import dollars
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span
+from agent_magics.render.tables import table
 from agent_magics.rows.batches.ledger import Ledger, Sent
 from agent_magics.rows.batches.results import FETCHED
 from agent_magics.rows.batches.runs import cancel, refresh
@@ -31,24 +33,19 @@ NEXT = (
 )
 
 
-def maps_text(agent: Agent, arguments: Sequence[str]) -> str:
-    """Return the named runs that are not whole and the batches not taken in yet, as Markdown.
-
-    Args:
-        agent: its settings name the server and the key.
-        arguments: nothing, ``resume`` (looks at batches first), ``cancel BATCH`` or
-            ``forget NAME``; after that ``--cache FILE`` for another file than the user's.
+def _cache(file: str) -> Path:
+    """Return the file of answers, the user's if none is named.
 
     Raises:
-        FatalError: the arguments do not fit, the file is not there, or the server does not answer.
+        FatalError: the named one is not there.
     """
-    path = cache_file()
-    match arguments:
-        case [*arguments, "--cache", file]:
-            path = Path(file).expanduser()
-            if not path.is_file():
-                raise FatalError(f"There is no file {path}; give the one of the map's cache=.")
-    problems: dict[str, str] = MAPS.run(arguments, agent, path) or {}
+    path = Path(file).expanduser() if file else cache_file()
+    if file and not path.is_file():
+        raise FatalError(f"There is no file {path}; give the one of the map's cache=.")
+    return path
+
+
+def _listed(path: Path, problems: Mapping[str, str]) -> str:
     sent, runs = (Ledger(path).all(), Runs(path).all()) if path.exists() else ([], [])
     parts = []
     if runs:
@@ -59,29 +56,43 @@ def maps_text(agent: Agent, arguments: Sequence[str]) -> str:
     return "\n\n".join(parts) or NONE
 
 
-def _resume(agent: Agent, path: Path) -> dict[str, str]:
-    problems = agent.session.engine.spawn(refresh(agent.settings_now().settings, path)).result()
-    return dict(problems)
+def _list(_notebook: NotebookAgents, _agent: Agent, *, cache: str = "") -> str:
+    """List the named runs that are not whole, and the batches not taken in yet."""
+    return _listed(_cache(cache), {})
 
 
-def _cancel(agent: Agent, path: Path, token: str) -> None:
-    agent.session.engine.spawn(cancel(agent.settings_now().settings, path, token)).result()
+def _resume(_notebook: NotebookAgents, agent: Agent, *, cache: str = "") -> str:
+    """Look at the batches, and fetch the results of those that have ended."""
+    path = _cache(cache)
+    refreshing = refresh(agent.settings_now().settings, path)
+    return _listed(path, agent.session.engine.spawn(refreshing).result())
 
 
-def _forget(_agent: Agent, path: Path, name: str) -> None:
+def _cancel(_notebook: NotebookAgents, agent: Agent, batch: str, *, cache: str = "") -> str:
+    """End a batch at the provider."""
+    path = _cache(cache)
+    agent.session.engine.spawn(cancel(agent.settings_now().settings, path, batch)).result()
+    return _listed(path, {})
+
+
+def _forget(_notebook: NotebookAgents, _agent: Agent, name: str, *, cache: str = "") -> str:
+    """Remove a run from the list; its answers stay."""
+    path = _cache(cache)
     if not (path.exists() and Runs(path).forget(name)):
         raise FatalError(f"There is no run {name!r}; %agent map lists them.")
+    return _listed(path, {})
 
 
-MAPS = Forms(
-    "%agent map",
+MAPS = Command(
+    "map",
     {
-        "": lambda *_: None,
-        "resume": _resume,
-        "cancel BATCH": _cancel,
-        "forget NAME": _forget,
+        "[--cache FILE]": _list,
+        "resume [--cache FILE]": _resume,
+        "cancel BATCH [--cache FILE]": _cancel,
+        "forget NAME [--cache FILE]": _forget,
     },
-    "; and then --cache FILE",
+    text="List open named maps and batches; ``resume``, ``cancel BATCH``, ``forget NAME``.",
+    of_agent=True,
 )
 
 

@@ -1,14 +1,13 @@
 """``%agent serve``: serves the notebook's tools to MCP clients; its cell asks their questions."""
 
-import argparse
 import json
 import os
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from agent_magics.app import Agent
 from agent_magics.engine.foreground.host import denied
@@ -21,6 +20,7 @@ from agent_magics.kernel.cell.publishing import (
     text_bundle,
     widget_bundle,
 )
+from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.kernel.questions.drawing import question_widget
 from agent_magics.kernel.questions.ladder import CellHost
@@ -34,8 +34,6 @@ _NOT_SEEN = (
     "the notebook that serves this tool shows no questions now: its page must be open, on the cell "
     "with %agent serve"
 )
-SERVE_WORDS = ("--tools", "--port", "--token-file", "--stop")
-_TAKES = "%agent serve takes: --tools a,b, --port N, --token-file, --stop."
 
 
 class NotebookServeHost:
@@ -180,34 +178,25 @@ def _not_seen(question: Question) -> Answer:
 # -- the word --------------------------------------------------------------------------------------
 
 
-class _Words(argparse.ArgumentParser):
-    """The parser of ``%agent serve``, whose errors are `FatalError`."""
-
-    def error(self, message: str) -> NoReturn:
-        raise FatalError(f"{_TAKES} ({message})")
-
-
-def serve(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
+def _serve(
+    notebook: NotebookAgents,
+    agent: Agent,
+    *,
+    tools: str = "",
+    port: int = 0,
+    token_file: bool = False,
+) -> str:
     """Serve the tools to other programs (MCP): ``--tools a,b``, ``--token-file``, ``--stop``."""
-    words = _Words(add_help=False, allow_abbrev=False)
-    words.add_argument("--tools")
-    words.add_argument("--port", type=int, default=0)
-    words.add_argument("--token-file", action="store_true")
-    words.add_argument("--stop", action="store_true")
-    chosen = words.parse_args(list(arguments))
-    agent = notebook.agent_named()
     served = agent.served
-    if chosen.stop:
-        return _stop(agent)
-    if served and (chosen.tools or chosen.port):
+    if served and (tools or port):
         raise FatalError(
             f"Agent {agent.name!r} is served already, at {served[0].url}; %agent serve --stop "
             "ends that."
         )
-    wanted = chosen.tools.replace(",", " ").split() if chosen.tools else None
-    serving = served[0] if served else agent.serve(chosen.port, wanted)
+    wanted = tools.replace(",", " ").split() or None
+    serving = served[0] if served else agent.serve(port, wanted)
     text = _describe(agent, serving)
-    if not chosen.token_file:
+    if not token_file:
         return text
     path = _write_config(agent, serving.client_config())
     return f"{text}\n\nA client's configuration, with the token: {code_span(str(path))}"
@@ -224,7 +213,8 @@ def _describe(agent: Agent, serving: Any) -> str:
     )
 
 
-def _stop(agent: Agent) -> str:
+def _stop(_notebook: NotebookAgents, agent: Agent) -> str:
+    """Stop serving them."""
     served = agent.served
     for serving in served:
         serving.stop()
@@ -250,3 +240,11 @@ def _write_config(agent: Agent, config: dict[str, Any]) -> Path:
     except OSError as error:
         raise FatalError(f"The token could not be written to {path}: {error.strerror}.") from None
     return path
+
+
+SERVE = Command(
+    "serve",
+    {"[--tools NAMES] [--port N] [--token-file]": _serve, "--stop": _stop},
+    note="; NAMES are separated by commas",
+    of_agent=True,
+)

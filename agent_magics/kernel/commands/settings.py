@@ -1,11 +1,12 @@
 """``%agent settings``: shows the settings and their sources; trusts a project's settings."""
 
 from agent_magics.config_files.trust import SHOWN_DIGEST
-from agent_magics.kernel.commands.words import Forms, table
+from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.protocol.brief import brief
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span
+from agent_magics.render.tables import table
 from agent_magics.settings.files import ProjectSettings
 from agent_magics.settings.sources import Resolved
 from agent_magics.settings.table import SETTINGS
@@ -65,8 +66,8 @@ def _trust(notebook: NotebookAgents, digest: str = "") -> str:
     )
 
 
-SHOWN_SETTINGS = Forms(
-    "%agent settings", {"": _listing, "trust": _trust, "trust DIGEST": _trust}
-).command(
-    "List the settings and the source of each value; ``trust`` accepts the project's settings."
+SHOWN_SETTINGS = Command(
+    "settings",
+    {"": _listing, "trust": _trust, "trust DIGEST": _trust},
+    text="List the settings, each value's source too; ``trust`` accepts the project's settings.",
 )

@@ -6,12 +6,13 @@ from typing import Any
 from agent_magics.app import Agent
 from agent_magics.config_files.trust import SHOWN_DIGEST
 from agent_magics.dispatch.handlers.registrations import source_of
-from agent_magics.kernel.commands.words import Forms, table
+from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.protocol.brief import meant
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.tools import FunctionToolSpec, ToolSpec
 from agent_magics.render.markdown import code_span
+from agent_magics.render.tables import table
 
 
 def _hide(notebook: NotebookAgents, *names: str) -> str:
@@ -125,8 +126,8 @@ def _trust(notebook: NotebookAgents, given: str) -> str:
     return "\n\n".join([f"Offered from the next cell on: {', '.join(names)}.", *found.warnings])
 
 
-TOOLS = Forms(
-    "%agent tools",
+TOOLS = Command(
+    "tools",
     {
         "": _listing,
         "hide NAME ...": _hide,
@@ -134,4 +135,5 @@ TOOLS = Forms(
         "trust": _untrusted_text,
         "trust DIGEST": _trust,
     },
-).command("List the next cell's tools and their cost; ``hide NAME``, ``show NAME``, ``trust``.")
+    text="List the next cell's tools and their cost; ``hide NAME``, ``show NAME``, ``trust``.",
+)

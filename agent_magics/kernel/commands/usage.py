@@ -1,19 +1,17 @@
 """``%agent usage``: shows the tokens and the cost of this kernel's conversations."""
 
-from collections.abc import Sequence
-
 from agent_magics.app import Agent
 from agent_magics.engine.cost import Spending, context_share, tool_shares
-from agent_magics.kernel.commands.words import table
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.models.providers.catalog import DATE, dollars, find_model
 from agent_magics.render.markdown import code_span
+from agent_magics.render.tables import table
 
 HEAD = ("Agent", "Model", "Requests", "Input", "Cached", "Output", "Reasoning", "Cost", "Context")
 _METER = 10
 
 
-def show_usage(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
+def show_usage(notebook: NotebookAgents) -> str:
     """Show requests, tokens and cost of each conversation, its context, and its tools' shares."""
     agents = notebook.agents
     if not agents:

@@ -1,11 +1,9 @@
 """``%agent`` before the first turn: the model, its key, and what a newcomer may do next."""
 
-from collections.abc import Sequence
-
 from agent_magics.kernel.commands.login import describe_key
-from agent_magics.kernel.commands.words import table
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.render.markdown import code_span
+from agent_magics.render.tables import table
 
 _BEGIN = """\
 Begin a cell with `%%agent` and write below it what you want. The agent works in this kernel, where
@@ -26,7 +24,7 @@ _NEXT = (
 )
 
 
-def show_welcome(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
+def show_welcome(notebook: NotebookAgents) -> str:
     """How to begin: the model, its key, and what to do next; also `%agent` before a turn."""
     settings = notebook.settings_now()
     now = table(("", ""), [("Model", code_span(settings.model)), ("Key", describe_key(settings))])

@@ -33,7 +33,7 @@ def complete_line(
     *words, begun = re.split(r"[\s=,]+", line)
     if words[0] == "%agent":
         known = WORDS.get(words[1]) if len(words) > 1 else None
-        fitting = WORDS if len(words) == 1 else known.following if known else ()
+        fitting: Iterable[str] = WORDS if len(words) == 1 else known.following if known else ()
     else:
         fitting = _fitting_options(words, begun, parser, namespace, agents)
         if "--prompt" in words:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_magics.render.markdown import code_span
-from agent_magics.render.tables import tables_as_text
+from agent_magics.render.tables import table, tables_as_text
 from agent_magics.render.text import to_plain
 
 WORDS = st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=60)
@@ -81,3 +81,18 @@ def test_time_grows_with_the_length_only(text):
         return time.process_time() - began
 
     assert seconds(text) < 50 * seconds(text[: len(text) // 8]) + 0.5
+
+
+def test_numbers_stand_on_the_right_and_words_on_the_left():
+    rows = [("`a`", "1,250", "0.045 USD", "no"), ("b", "-", "", "12 of them, or so")]
+    assert table(("Tool", "Tokens", "Cost", "Says"), rows).splitlines() == [
+        "| Tool | Tokens | Cost | Says |",
+        "| :--- | ---: | ---: | :--- |",
+        "| `a` | 1,250 | 0.045 USD | no |",
+        "| b | - |  | 12 of them, or so |",
+    ]
+
+
+def test_nothing_in_a_cell_breaks_the_table():
+    assert table(("A",), [("x|y\nz",)]) == "| A |\n| :--- |\n| x\\|y z |"
+    assert table(("A", "B"), []).count("\n") == 1

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from agent_magics import Agent
-from agent_magics.kernel.commands.maps import NONE, maps_text
+from agent_magics.kernel.commands.maps import MAPS, NONE
 from agent_magics.protocol.errors import FatalError
 from agent_magics.rows import runs
 from agent_magics.rows.runs import OpenMap, Runs
@@ -45,13 +45,13 @@ def test_a_run_is_found_after_its_kernel_died(tmp_path, monkeypatch):
         command = [sys.executable, "-c", MAP, server.base_url, str(cache), KEY]
         with subprocess.Popen(command) as killed:
             wait_until(lambda: answered(cache) == 10)
-            assert "under way" in maps_text(agent, ["--cache", str(cache)])
+            assert "under way" in MAPS.run(["--cache", str(cache)], None, agent)
             with pytest.raises(FatalError, match="is under way in another kernel"):
                 agent.map_sync("{{text}}", ROWS, name="mine", cache=cache)
             assert len(server.log()) == 11  # the one that waits too
             killed.send_signal(signal.SIGKILL)
         monkeypatch.setattr(runs, "EVERY", 0.0)
-        listed = maps_text(agent, ["--cache", str(cache)])
+        listed = MAPS.run(["--cache", str(cache)], None, agent)
         assert "mine" in listed and "| 40 | 10 |" in listed and "its kernel ended" in listed
         server.answer_more()
         monkeypatch.undo()
@@ -59,7 +59,7 @@ def test_a_run_is_found_after_its_kernel_died(tmp_path, monkeypatch):
             agent.map_sync("Not {{text}}", ROWS, name="mine", cache=cache)
         done = agent.map_sync("{{text}}", ROWS, name="mine", ask_above=None, cache=cache)
         assert done.progress.kept == 10 and not len(done.failed)
-        assert maps_text(agent, ["--cache", str(cache)]) == NONE
+        assert MAPS.run(["--cache", str(cache)], None, agent) == NONE
         assert [each.name for each in tmp_path.glob("*-????????????????")] == []
 
 
@@ -67,10 +67,10 @@ def test_a_run_is_found_after_its_kernel_died(tmp_path, monkeypatch):
 def test_a_stopped_run_is_listed_with_the_reason_until_it_is_forgotten():
     with RowServer() as server, opened(server) as agent:
         agent.map_sync("{{text}}", ROWS, name="mine", max_tokens=300)
-        assert "max_tokens=300 is reached" in maps_text(agent, [])
-        assert maps_text(agent, ["forget", "mine"]) == NONE
+        assert "max_tokens=300 is reached" in MAPS.run([], None, agent)
+        assert MAPS.run(["forget", "mine"], None, agent) == NONE
         with pytest.raises(FatalError, match="There is no run 'mine'"):
-            maps_text(agent, ["forget", "mine"])
+            MAPS.run(["forget", "mine"], None, agent)
 
 
 @pytest.mark.soak

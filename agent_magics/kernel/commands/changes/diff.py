@@ -9,7 +9,7 @@ from agent_magics.engine.file_changes.turn import diff_event
 from agent_magics.file_history.journal import ChangeJournal, TurnChanges
 from agent_magics.file_history.workspace import memories_of
 from agent_magics.kernel.cell.publishing import CellPublisher
-from agent_magics.kernel.commands.words import table
+from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.protocol.brief import first_of, number_of
 from agent_magics.protocol.errors import FatalError
@@ -19,53 +19,48 @@ from agent_magics.render.describe import one_line
 from agent_magics.render.diffs.changes import changes_item, changes_markdown, changes_plain
 from agent_magics.render.diffs.side_by_side import side_by_side
 from agent_magics.render.markdown import code_span
-
-_USAGE = (
-    "%agent diff takes nothing (the last turn that changed files), a number that counts back "
-    "(1 is the last), list, or all; and the name of an agent."
-)
+from agent_magics.render.tables import table
 
 
-def show_diff(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
-    """Show what a turn changed in files: the last, ``N`` back, ``all``; ``list`` lists turns."""
-    agent, words = chosen_agent(notebook, arguments)
-    if len(words) > 1:
-        raise FatalError(_USAGE)
-    journal = agent.session.conversation.files.journal_to_undo(agent.config.cwd)
-    turns = journal.turns
-    if not turns:
-        raise FatalError("No turn of this conversation changed files.")
-    if words == ["list"]:
-        return _listed(agent, journal, turns)
-    shown = _chosen(turns, words[0] if words else "1")
-    event = diff_event(journal, shown, agent.config.cwd)
-    heading = one_line(shown[0].title) if len(shown) == 1 else f"{len(shown)} turns"
-    publish_diff(notebook.shell, event, f"Changes of: {heading}", _left_out(agent))
-    return ""
-
-
-def chosen_agent(notebook: NotebookAgents, arguments: Sequence[str]) -> tuple[Agent, list[str]]:
-    """Return the agent named in `arguments`, else the notebook's own, and the other arguments."""
-    named = [word for word in arguments if word in notebook.agents]
-    if len(named) > 1:
-        raise FatalError(f"One agent at a time, please: {', '.join(named)}.")
-    rest = [word for word in arguments if word not in named]
-    return notebook.agent_named(named[0] if named else ""), rest
-
-
-def _chosen(turns: Sequence[TurnChanges], word: str) -> list[TurnChanges]:
-    if word == "all":
-        return list(turns)
-    if not word.isdecimal() or not int(word):
-        raise FatalError(_USAGE)
-    if int(word) > len(turns):
+def _show(notebook: NotebookAgents, agent: Agent, number: int = 1) -> None:
+    """Show what a turn changed in files, counted back from the last."""
+    journal, turns = _turns(agent)
+    if number > len(turns):
         raise FatalError(
             f"Only {number_of(len(turns), 'turn')} of this conversation changed files."
         )
-    return [turns[int(word) - 1]]
+    _publish(notebook, agent, journal, turns[number - 1 : number])
 
 
-def _listed(agent: Agent, journal: ChangeJournal, turns: Sequence[TurnChanges]) -> str:
+def _show_all(notebook: NotebookAgents, agent: Agent) -> None:
+    """Show what all turns changed in files."""
+    journal, turns = _turns(agent)
+    _publish(notebook, agent, journal, turns)
+
+
+def _turns(agent: Agent) -> tuple[ChangeJournal, Sequence[TurnChanges]]:
+    """Return the record of an agent's changes, and the turns that changed files.
+
+    Raises:
+        FatalError: none did.
+    """
+    journal = agent.session.conversation.files.journal_to_undo(agent.config.cwd)
+    if not journal.turns:
+        raise FatalError("No turn of this conversation changed files.")
+    return journal, journal.turns
+
+
+def _publish(
+    notebook: NotebookAgents, agent: Agent, journal: ChangeJournal, shown: Sequence[TurnChanges]
+) -> None:
+    event = diff_event(journal, shown, agent.config.cwd)
+    heading = one_line(shown[0].title) if len(shown) == 1 else f"{len(shown)} turns"
+    publish_diff(notebook.shell, event, f"Changes of: {heading}", _left_out(agent))
+
+
+def _list(_notebook: NotebookAgents, agent: Agent) -> str:
+    """List the turns that changed files."""
+    journal, turns = _turns(agent)
     rows = []
     for number, turn in enumerate(turns, start=1):
         event = diff_event(journal, [turn], agent.config.cwd)
@@ -109,3 +104,12 @@ def _summary(event: TurnDiffUpdated) -> str:
 
 def _counts(added: int | None, removed: int | None) -> str:
     return "" if added is None or removed is None else f"+{added} −{removed}"  # noqa: RUF001
+
+
+DIFF = Command(
+    "diff",
+    {"[N]": _show, "all": _show_all, "list": _list},
+    note="; N counts the turns that changed files back, and 1 is the last",
+    text="Show what a turn changed in files: the last, ``N`` back, ``all``; ``list`` lists turns.",
+    of_agent=True,
+)

@@ -1,31 +1,22 @@
 """``%agent review``: lists the changes of the last turn; keeps or reverts one by its number."""
 
-from collections.abc import Sequence
-
-from agent_magics.engine.file_changes.review import ReviewedChange, TurnReview
+from agent_magics.app import Agent
+from agent_magics.engine.file_changes.review import ReviewedChange
 from agent_magics.kernel.cell.publishing import publish_text
-from agent_magics.kernel.commands.changes.diff import chosen_agent
+from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
+from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span, fenced
 
-_USAGE = (
-    "%agent review lists the changes of the last turn; %agent review revert 2 3 reverts the second "
-    "and the third, %agent review keep all marks all as seen."
-)
 _MOST_SHOWN = 50_000  # characters
 
 
-def review(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
-    """Review the last turn's changes of files: a list; ``revert N``, ``keep N`` or ``keep all``."""
-    agent, words = chosen_agent(notebook, arguments)
+def _change(notebook: NotebookAgents, agent: Agent, act: str, *numbers: int) -> str:
+    """Keep or revert changes by their numbers."""
     turn = agent.review()
-    if not words:
-        return _listed(turn)
-    act, *names = words
-    if act not in ("keep", "revert") or not names:
-        raise FatalError(_USAGE)
-    numbers = _numbers(turn, names)
+    if max(numbers) > len(turn.changes):
+        raise FatalError(f"The last turn has {number_of(len(turn.changes), 'change')}.")
     reasons = []
     for number in numbers:
         if act == "keep":
@@ -39,16 +30,15 @@ def review(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
     raise FatalError(" ".join(reasons))
 
 
-def _numbers(turn: TurnReview, names: Sequence[str]) -> list[int]:
-    if names == ["all"]:
-        return [n for n, change in enumerate(turn.changes, 1) if change.state == "open"]
-    numbers = [int(name) for name in names if name.isdecimal()]
-    if len(numbers) < len(names) or not all(1 <= n <= len(turn.changes) for n in numbers):
-        raise FatalError(f"{_USAGE} The last turn has {len(turn.changes)} of them.")
-    return numbers
+def _change_all(notebook: NotebookAgents, agent: Agent, act: str) -> str:
+    """Keep or revert all open changes."""
+    opened = [n for n, each in enumerate(agent.review().changes, 1) if each.state == "open"]
+    return _change(notebook, agent, act, *opened) if opened else ""
 
 
-def _listed(turn: TurnReview) -> str:
+def _list(_notebook: NotebookAgents, agent: Agent) -> str:
+    """List the changes of the last turn that changed files."""
+    turn = agent.review()
     if not turn.changes:
         return "The last turn that changed files left none to review one by one."
     parts: list[str] = []
@@ -61,3 +51,11 @@ def _listed(turn: TurnReview) -> str:
 
 def _line(number: int, change: ReviewedChange) -> str:
     return f"{number}. {code_span(change.path)} {change.state}"
+
+
+REVIEW = Command(
+    "review",
+    {"": _list, "keep|revert all": _change_all, "keep|revert N ...": _change},
+    text="Review the last turn's changes of files: ``revert N``, ``keep N``, ``keep all``.",
+    of_agent=True,
+)

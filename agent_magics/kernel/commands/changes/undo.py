@@ -6,51 +6,46 @@ from pathlib import Path
 from agent_magics.app import Agent
 from agent_magics.file_history.journal import UndoResult
 from agent_magics.files.paths import shown_path
-from agent_magics.kernel.commands.changes.diff import chosen_agent, publish_diff
+from agent_magics.kernel.commands.changes.diff import publish_diff
 from agent_magics.kernel.commands.conversations.rewinding import left_alone, redo_rewind
-from agent_magics.kernel.commands.live_code import undo as undo_variables
+from agent_magics.kernel.commands.live_code import undo_variables
+from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.protocol.brief import first_of
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.describe import one_line
 from agent_magics.render.markdown import code_span
 
-_USAGE = (
-    "%agent undo takes a number of turns (1 if none), --force (leave alone what is in the way), "
-    "--sessions (also what background sessions may have written), or --namespace alone, which puts "
-    "variables back instead of files; a sub-agent's name, which undoes its changes alone; and the "
-    "name of an agent."
-)
-_OPTIONS = ("--force", "--sessions")
 _MOST_NAMED = 20
 
 
-def undo(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
-    """Undo file changes of the last turn, of ``N``, of a sub-agent; ``--namespace``: variables."""
-    if "--namespace" in arguments:
-        return undo_variables(notebook, arguments)
-    agent, words = chosen_agent(notebook, arguments)
-    chosen = [word for word in words if word not in _OPTIONS]
-    word = chosen[0] if chosen else "1"
-    authors = agent.session.conversation.files.journal_to_undo(agent.config.cwd).sub_agents
-    if len(chosen) > 1 or not (word in authors or (word.isdecimal() and int(word))):
-        raise FatalError(f"{_USAGE} Sub-agents that changed files: {', '.join(authors) or 'none'}.")
-    way = agent.undo(
-        1 if word in authors else int(word),
-        force="--force" in words,
-        sessions="--sessions" in words,
-        sub_agent=word if word in authors else "",
-    )
+def _undo_turns(
+    notebook: NotebookAgents,
+    agent: Agent,
+    turns: int = 1,
+    *,
+    force: bool = False,
+    sessions: bool = False,
+    by: str = "",
+) -> str:
+    """Restore the files that the last turns changed."""
+    way = agent.undo(turns, force=force, sessions=sessions, sub_agent=by)
     notebook.ways_back.pop(agent.name, None)  # this is what a redo takes back now
     what = f"Undone what {way.by} changed in" if way.by else "Undone"
-    return _report(notebook, agent, way, what, forced="--force" in words)
+    return _report(notebook, agent, way, what, forced=force)
 
 
-def redo(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
+def _undo_sub_agent(notebook: NotebookAgents, agent: Agent, name: str, **options: bool) -> str:
+    """Restore the files that a sub-agent changed, in all turns."""
+    authors = agent.session.conversation.files.journal_to_undo(agent.config.cwd).sub_agents
+    if name not in authors:
+        there = ", ".join(authors) or "none"
+        raise FatalError(f"{UNDO.usage()} Sub-agents that changed files: {there}.")
+    return _undo_turns(notebook, agent, by=name, **options)
+
+
+def _redo(notebook: NotebookAgents, agent: Agent) -> str:
     """Redo the turn that ``%agent undo`` undid last, or all of ``%agent rewind``."""
-    agent, words = chosen_agent(notebook, arguments)
-    if words:
-        raise FatalError("%agent redo takes nothing but the name of an agent.")
     return redo_rewind(notebook, agent.name) or _report(
         notebook, agent, agent.redo(), "Done again", forced=False
     )
@@ -91,3 +86,20 @@ def _conflict(notebook: NotebookAgents, agent: Agent, way: UndoResult) -> FatalE
 def _named(paths: Sequence[str], cwd: Path) -> list[str]:
     names = [shown_path(path, cwd) for path in paths[:_MOST_NAMED]]
     return [*names, *([f"and {len(paths) - _MOST_NAMED} more"] if len(paths) > _MOST_NAMED else [])]
+
+
+UNDO = Command(
+    "undo",
+    {
+        "[N] [--force] [--sessions]": _undo_turns,
+        "--namespace": undo_variables,
+        "SUB-AGENT [--force] [--sessions]": _undo_sub_agent,
+    },
+    note=(
+        "; N is the number of turns, --force leaves alone what is in the way, --sessions restores "
+        "also what background sessions may have written, --namespace restores variables, not files"
+    ),
+    text="Undo file changes of the last turn, ``N``, a sub-agent; ``--namespace``: variables.",
+    of_agent=True,
+)
+REDO = Command("redo", {"": _redo}, of_agent=True)

@@ -8,7 +8,7 @@ from agent_magics.protocol.ops import Compact, new_turn_id
 
 
 def compact_history(notebook: NotebookAgents, agent: Agent) -> str:
-    """Have the model write a summary, wait for it, and return the outcome as text.
+    """Replace the conversation by a summary of it; your prompts stay.
 
     Args:
         notebook: a `kernel.notebook.NotebookAgents`.

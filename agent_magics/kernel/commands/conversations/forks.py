@@ -1,18 +1,14 @@
 """``%agent fork``: makes a second conversation that shares this one's past."""
 
-from collections.abc import Sequence
-
+from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span
 
-_USAGE = "%agent fork takes the last turn that the fork knows, counted from 1, and --name NAME."
 
-
-def fork(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
+def _fork(notebook: NotebookAgents, turn: int | None = None, *, name: str = "") -> str:
     """Fork the conversation after TURN into a new one; ``--name`` names its agent."""
-    turn, name = _read(arguments)
     parent = notebook.agent_named()
     name = name or _free_name(notebook, parent.name)
     if name in notebook.agents:
@@ -25,26 +21,13 @@ def fork(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
     )
 
 
-def _read(arguments: Sequence[str]) -> tuple[int | None, str]:
-    """Parse the arguments: the turn and the name.
-
-    Raises:
-        FatalError: they are invalid.
-    """
-    match list(arguments):
-        case []:
-            return None, ""
-        case [turn] if turn.isdecimal():
-            return int(turn), ""
-        case ["--name", name]:
-            return None, name
-        case [turn, "--name", name] | ["--name", name, turn] if turn.isdecimal():
-            return int(turn), name
-    raise FatalError(_USAGE)
-
-
 def _free_name(notebook: NotebookAgents, name: str) -> str:
     number = 2
     while f"{name}-{number}" in notebook.agents:
         number += 1
     return f"{name}-{number}"
+
+
+FORK = Command(
+    "fork", {"[N] [--name NAME]": _fork}, note="; N is the last turn that the fork knows"
+)

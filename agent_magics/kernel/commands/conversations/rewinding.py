@@ -1,6 +1,6 @@
 """``%agent rewind``: restores conversation, files, cells and variables before a turn, if wanted."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from agent_magics.engine.past.rewind import Rewind
@@ -8,6 +8,7 @@ from agent_magics.file_history.journal import UndoResult
 from agent_magics.files.paths import shown_path
 from agent_magics.kernel.cell.publishing import publish_text
 from agent_magics.kernel.commands.conversations.cells import NotebookCells
+from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.lab.cell_ways import ways_of
 from agent_magics.kernel.lab.link import asker_of
 from agent_magics.kernel.live.changes import RunChange
@@ -17,11 +18,7 @@ from agent_magics.protocol.errors import FatalError
 from agent_magics.render.describe import one_line
 from agent_magics.render.markdown import code_span
 
-_LEFT_OUT = ("--no-conversation", "--no-files", "--no-cells", "--no-variables")
-_USAGE = (
-    "%agent rewind takes the turn to go back to before, counted from 1 (the last if none), "
-    "--no-conversation, --no-files, --no-cells, --no-variables, and --yes, which asks nothing."
-)
+_PARTS = ("conversation", "files", "cells", "variables")
 _LOOK_AGAIN = (
     "The person has gone back in this conversation: cells of the notebook may read otherwise than "
     "you know them. Read a cell again before you change it."
@@ -29,19 +26,18 @@ _LOOK_AGAIN = (
 _MOST_NAMED = 20
 
 
-def rewind(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
+def _rewind(
+    notebook: NotebookAgents, turn: int | None = None, *, yes: bool = False, **left_out: bool
+) -> str:
     """Rewind to before turn N (else the last): all parts but those left out by ``--no-files`` …"""
-    numbers = [word for word in arguments if word not in (*_LEFT_OUT, "--yes")]
-    if len(numbers) > 1 or not all(number.isdecimal() for number in numbers):
-        raise FatalError(_USAGE)
-    parts = {word.removeprefix("--no-") for word in _LEFT_OUT if word not in arguments}
+    parts = {part for part in _PARTS if f"no_{part}" not in left_out}
     agent = notebook.agent_named()
-    way = agent.way_back(int(numbers[0]) if numbers else None)
+    way = agent.way_back(turn)
     changes = agent.session.conversation.cell_changes
     ways = ways_of(each for each in changes if each.turn_id in way.turns)
     cells = NotebookCells(notebook.document, asker_of(notebook.shell), ways)
     publish_text(notebook.shell, _preview(notebook, way, cells, parts, agent.config.cwd))
-    if "--yes" not in arguments and not _is_wanted(notebook):
+    if not yes and not _is_wanted(notebook):
         return "Nothing was changed."
     way.go_back(conversation="conversation" in parts, files="files" in parts)
     lines = [f"Back to before turn {way.number}; `%agent redo` goes forth again.", ""]
@@ -132,3 +128,10 @@ def _obstacles(way: UndoResult, cwd: Path) -> list[str]:
 def left_alone(reasons: Mapping[str, str]) -> list[str]:
     """Return a line for each name that was not restored, with the reason."""
     return [f"- Left alone: {code_span(name)}, since {why}." for name, why in reasons.items()]
+
+
+REWIND = Command(
+    "rewind",
+    {f"[N] {' '.join(f'[--no-{part}]' for part in _PARTS)} [--yes]": _rewind},
+    note="; it goes back to before turn N, the last if none, and --yes asks nothing",
+)

@@ -2,12 +2,11 @@
 
 import re
 import time
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from agent_magics.app import Agent, conversations
 from agent_magics.engine.conversation import Conversation
-from agent_magics.kernel.commands.words import table
+from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.errors import FatalError
@@ -16,63 +15,50 @@ from agent_magics.records.places import rollout_folder
 from agent_magics.records.retention import delete, pin
 from agent_magics.render.describe import one_line
 from agent_magics.render.markdown import code_span
+from agent_magics.render.tables import table
 
 _MOST_SHOWN = 20
 _SHORT_ID = 8
 _WORD = re.compile(r"""(["'])(.+?)\1(?!\S)|(\S+)""")  # some in quotes belong together
-_USAGE = (
-    "%agent sessions takes words to look for, or: delete, pin or unpin, and a number from the list "
-    "or an id; or: rename, such a number or id, and the name."
-)
 
 
-def list_sessions(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
-    """List conversations; TEXT filters; ``delete``, ``pin``, ``unpin`` N, ``rename`` N NAME."""
-    if arguments and arguments[0] == "rename":
-        return _rename(notebook, arguments[1:])
-    change = _CHANGES.get(arguments[0]) if arguments else None
-    if change is not None:
-        if len(arguments) != 2:
-            raise FatalError(_USAGE)
-        chosen = _chosen(notebook, arguments[1])
-        change(chosen.id)
-        return f"{arguments[0]}: {_title(chosen)}"
-    wanted = [quoted or word for _, quoted, word in _WORD.findall(" ".join(arguments))]
+def _list(notebook: NotebookAgents, *text: str) -> str:
+    """List the recorded conversations, those alone that have the words of a text."""
+    wanted = [quoted or word for _, quoted, word in _WORD.findall(" ".join(text))]
     found = matching(_in_order(notebook), wanted)
     notebook.listed = [each.id for each in found[:_MOST_SHOWN]]
     if not found:
-        return "No conversation is recorded" + (" that has these words." if arguments else ".")
+        return "No conversation is recorded" + (" that has these words." if text else ".")
     here = _cwd(notebook)
     rows = [(str(number), *_row(each, here)) for number, each in enumerate(found[:_MOST_SHOWN], 1)]
-    text = table(("", "Title", "Notebook", "Last", "Turns", "USD", "Ended", "Id"), rows)
+    listed = table(("", "Title", "Notebook", "Last", "Turns", "USD", "Ended", "Id"), rows)
     more = len(found) - _MOST_SHOWN
-    text += f"\n\n{more} more; words find them." if more > 0 else ""
-    return f"{text}\n\n`%agent resume N` goes on with one."
+    listed += f"\n\n{more} more; words find them." if more > 0 else ""
+    return f"{listed}\n\n`%agent resume N` goes on with one."
 
 
-_CHANGES: dict[str, Callable[[str], None]] = {
-    "delete": lambda which: delete(rollout_folder(), which),
-    "pin": lambda which: pin(rollout_folder(), which),
-    "unpin": lambda which: pin(rollout_folder(), which, pinned=False),
-}
+def _change(notebook: NotebookAgents, act: str, which: str) -> str:
+    """Delete, pin or unpin the conversation with a number or an id."""
+    chosen = _chosen(notebook, which)
+    if act == "delete":
+        delete(rollout_folder(), chosen.id)
+    else:
+        pin(rollout_folder(), chosen.id, pinned=act == "pin")
+    return f"{act}: {_title(chosen)}"
 
 
-def _rename(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
-    """Give the conversation with a number or an id a name, and return the text to show."""
-    if len(arguments) < 2:
-        raise FatalError(_USAGE)
-    chosen, name = _chosen(notebook, arguments[0]), " ".join(arguments[1:])
+def _rename(notebook: NotebookAgents, which: str, *words: str) -> str:
+    """Give the conversation with a number or an id a name."""
+    chosen, name = _chosen(notebook, which), " ".join(words)
     here = (each for each in notebook.agents.values() if each.session.conversation.id == chosen.id)
     agent = next(here, None) or notebook.agent_named()
     agent.session.rename(chosen.id, name)
     return f"rename: {_title(chosen)} is {code_span(one_line(name))} now."
 
 
-def resume(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
+def _resume(notebook: NotebookAgents, which: str = "") -> str:
     """Resume a recorded conversation: this notebook's, ``last``, N of the list, or an id."""
-    if len(arguments) > 1:
-        raise FatalError("%agent resume takes one number from %agent sessions, an id, or last.")
-    chosen = _chosen(notebook, arguments[0] if arguments else "")
+    chosen = _chosen(notebook, which)
     agent = _agent_for(notebook, chosen)
     agent.session.resume(chosen.id, notebook.shell.user_ns)
     notes = agent.session.conversation.take_notes()
@@ -174,3 +160,22 @@ def _row(each: RecordedConversation, here: str) -> tuple[str, ...]:
 
 def _title(each: RecordedConversation) -> str:
     return code_span(one_line(each.title) or "(no prompt yet)")
+
+
+SESSIONS = Command(
+    "sessions",
+    {
+        "": _list,
+        "delete|pin|unpin WHICH": _change,
+        "rename WHICH NAME ...": _rename,
+        "TEXT ...": _list,
+    },
+    note="; WHICH is a number from the list or an id",
+    text="List conversations; TEXT filters; ``delete``, ``pin``, ``unpin`` N, ``rename`` N NAME.",
+    is_verbatim=True,
+)
+RESUME = Command(
+    "resume",
+    {"[WHICH]": _resume},
+    note="; WHICH is a number from %agent sessions, an id, or last",
+)

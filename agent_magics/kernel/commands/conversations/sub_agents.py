@@ -2,13 +2,14 @@
 
 from agent_magics.config_files.trust import SHOWN_DIGEST
 from agent_magics.delegation.files import ProjectAgents, find_types
-from agent_magics.kernel.commands.words import Forms, table
+from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.models.providers.catalog import dollars
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import SubAgentChanged
 from agent_magics.render.describe import one_line
 from agent_magics.render.markdown import code_span, fenced, harmless_prose
+from agent_magics.render.tables import table
 from agent_magics.render.visible import show_invisible
 
 HEAD = ("Sub-agent", "Task", "State", "Requests", "Tokens", "Cost", "Seconds", "Conversation")
@@ -73,7 +74,8 @@ def _trust(notebook: NotebookAgents, digest: str) -> str:
     return "The agent files of this project are used from the next sub-agent on."
 
 
-SUB_AGENTS = Forms(
-    "%agent agents",
+SUB_AGENTS = Command(
+    "agents",
     {"": _listing, "stop NAME": _stop, "trust": _untrusted_text, "trust DIGEST": _trust},
-).command("List the agents that work for this one, and their types; ``stop NAME``, ``trust``.")
+    text="List the agents that work for this one, and their types; ``stop NAME``, ``trust``.",
+)

@@ -9,13 +9,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent_magics.kernel.commands.mcp.waiting import manager_of, wait_for
-from agent_magics.kernel.commands.words import Returned, table
+from agent_magics.kernel.commands.words import Returned
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.mcp.client.manager import McpConnectionManager
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.items import Content, text_of
 from agent_magics.protocol.mcp import McpContents, McpPrompt, McpResource, McpServerState
 from agent_magics.render.markdown import code_span, fenced
+from agent_magics.render.tables import table
 from agent_magics.render.visible import show_shortened
 
 _MOST_LISTED = 200

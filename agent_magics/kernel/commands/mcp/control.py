@@ -21,7 +21,7 @@ from agent_magics.kernel.commands.mcp.files import (
     trust_servers,
 )
 from agent_magics.kernel.commands.mcp.waiting import manager_of, server_of, wait_for
-from agent_magics.kernel.commands.words import Forms, table
+from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.mcp.client.manager import McpConnectionManager
 from agent_magics.mcp.config.sources import read_mcp_config
@@ -30,6 +30,7 @@ from agent_magics.protocol.mcp import McpServerConfig, McpServerState, McpStatus
 from agent_magics.protocol.tools import FunctionToolSpec
 from agent_magics.render.markdown import code_span, fenced
 from agent_magics.render.sources import harmless_url
+from agent_magics.render.tables import table
 from agent_magics.render.visible import show_shortened
 
 _LONGEST_LOG = 20_000
@@ -209,11 +210,11 @@ def _trust(notebook: NotebookAgents, given: str = "") -> str:
 
 def _help(notebook: NotebookAgents) -> str:
     """These words."""
-    return _FORMS.help
+    return SERVERS.details
 
 
-_FORMS = Forms(
-    "%agent mcp",
+SERVERS = Command(
+    "mcp",
     {
         "": _list,
         "list": _list,
@@ -234,7 +235,5 @@ _FORMS = Forms(
         "prompt NAME [KEY=VALUE] ...": get_prompt,
         "help": _help,
     },
-)
-SERVERS = _FORMS.command(
-    "Manage MCP servers: ``list``, ``add``, ``status``, ``read URI``; see ``mcp help``."
+    text="Manage MCP servers: ``list``, ``add``, ``status``, ``read URI``; see ``mcp help``.",
 )

@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 
 from agent_magics.config_files.places import user_config_file
 from agent_magics.config_files.trust import SHOWN_DIGEST
-from agent_magics.kernel.commands.words import table
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.mcp.client.manager import McpConnectionManager
 from agent_magics.mcp.config.edit import McpFile
@@ -20,6 +19,7 @@ from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.mcp import McpServerConfig
 from agent_magics.protocol.secrets import KEY_LIKE, SECRET_NAME
 from agent_magics.render.markdown import code_span
+from agent_magics.render.tables import table
 from agent_magics.render.visible import show_shortened
 
 _USAGE = (

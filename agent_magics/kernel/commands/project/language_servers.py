@@ -3,11 +3,12 @@
 import asyncio
 
 from agent_magics.kernel.commands.mcp.waiting import wait_for
-from agent_magics.kernel.commands.words import Forms, table
+from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.protocol.config import Settings
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span, fenced
+from agent_magics.render.tables import table
 from agent_magics.render.visible import show_shortened
 from agent_magics.symbols.servers.lifecycle import LanguageServer, ServerState
 from agent_magics.symbols.servers.manager import shared_manager
@@ -103,7 +104,8 @@ def _python(settings: Settings) -> str:
     return client_is_missing() or f"Python has {code_span(found.name)} (from {found.source})"
 
 
-LANGUAGE_SERVERS = Forms(
-    "%agent lsp",
+LANGUAGE_SERVERS = Command(
+    "lsp",
     {"": _listed, "log [NAME]": _logs, "restart [NAME]": _restart, "stop [NAME]": _stop},
-).command("Show the language servers that were started; ``log``, ``restart`` or ``stop [NAME]``.")
+    text="Show the language servers that were started; ``log``, ``restart`` or ``stop [NAME]``.",
+)

@@ -2,13 +2,14 @@
 
 from agent_magics.config_files.trust import SHOWN_DIGEST
 from agent_magics.files.paths import printable
-from agent_magics.kernel.commands.words import Forms, table
+from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.project.fingerprints import Fingerprints
 from agent_magics.project.memory import Note, NoteFolder, StoredNotes, note_folders, with_changes
 from agent_magics.protocol.brief import meant
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.render.markdown import code_span, fenced
+from agent_magics.render.tables import table
 from agent_magics.render.visible import show_invisible
 
 
@@ -100,8 +101,8 @@ def _trust(notebook: NotebookAgents, digest: str) -> str:
     return "The project's notes are used from the next conversation on."
 
 
-MEMORY = Forms(
-    "%agent memory",
+MEMORY = Command(
+    "memory",
     {
         "": _listing,
         "show TOPIC [project|user]": _show,
@@ -109,4 +110,5 @@ MEMORY = Forms(
         "delete TOPIC [project|user]": _delete,
         "trust DIGEST": _trust,
     },
-).command("List the notes that agents keep; ``show``, ``edit``, ``delete TOPIC``, ``trust``.")
+    text="List the notes that agents keep; ``show``, ``edit``, ``delete TOPIC``, ``trust``.",
+)

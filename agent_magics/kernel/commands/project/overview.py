@@ -7,7 +7,7 @@ from typing import Any
 
 from agent_magics.approval.rules import RuleBook
 from agent_magics.config_files.trust import SHOWN_DIGEST, Trustable, check_length
-from agent_magics.kernel.commands.words import Forms, table
+from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.mcp.config.sources import ProjectServers
 from agent_magics.project.digests import ProjectText, digest_of_all, untrusted
@@ -18,6 +18,7 @@ from agent_magics.project.root import find_root
 from agent_magics.project.skills import find_skills, trust_skills
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span
+from agent_magics.render.tables import table
 from agent_magics.settings.files import ProjectSettings
 from agent_magics.tools.catalog.discovery import ProjectTools
 
@@ -149,6 +150,8 @@ def _of_files(name: str, matter: Trustable[Any], word: str) -> _Section:
     return _Section(name, f"{len(found)} files" if found else "none", word, digest, matter.trust)
 
 
-PROJECT = Forms(
-    "%agent project", {"": _overview, "trust DIGEST": _trust_part, "activate FOLDER": _activate}
-).command("List what the project has for agents; ``trust DIGEST``, ``activate FOLDER``.")
+PROJECT = Command(
+    "project",
+    {"": _overview, "trust DIGEST": _trust_part, "activate FOLDER": _activate},
+    text="List what the project has for agents; ``trust DIGEST``, ``activate FOLDER``.",
+)

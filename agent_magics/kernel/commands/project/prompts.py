@@ -1,13 +1,14 @@
 """``%agent prompts``: lists the prompts, shows one, and trusts those that wait for it."""
 
 from agent_magics.config_files.trust import SHOWN_DIGEST
-from agent_magics.kernel.commands.words import Forms, table
+from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.project.digests import describe_problem, digest_of_all, untrusted, usable
 from agent_magics.project.prompts import PromptFile, find_prompts, trust_prompts
 from agent_magics.protocol.brief import meant
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span, fenced
+from agent_magics.render.tables import table
 from agent_magics.render.visible import show_invisible
 
 
@@ -79,7 +80,8 @@ def _waiting_text(notebook: NotebookAgents) -> str:
     )
 
 
-PROMPTS = Forms(
-    "%agent prompts",
+PROMPTS = Command(
+    "prompts",
     {"": _listing, "show NAME": _shown, "trust": _waiting_text, "trust DIGEST": _trust},
-).command("List the prompts for ``%%agent --prompt``; ``show NAME``, ``trust``.")
+    text="List the prompts for ``%%agent --prompt``; ``show NAME``, ``trust``.",
+)

@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from agent_magics.config_files.trust import SHOWN_DIGEST
 from agent_magics.kernel.cell.publishing import publish_text
 from agent_magics.kernel.commands.project.skill_tests import TEST, run_skill_test
-from agent_magics.kernel.commands.words import Forms, table
+from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.project.digests import describe_problem, digest_of_all, untrusted, usable
 from agent_magics.project.skills import Skill, find_skills, trust_skills
 from agent_magics.protocol.brief import meant
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span, fenced
+from agent_magics.render.tables import table
 from agent_magics.render.visible import show_invisible
 
 
@@ -99,8 +100,8 @@ def _waiting_text(notebook: NotebookAgents) -> str:
     )
 
 
-SKILLS = Forms(
-    "%agent skills",
+SKILLS = Command(
+    "skills",
     {
         "": _listing,
         "show NAME": _shown,
@@ -108,4 +109,5 @@ SKILLS = Forms(
         "trust": _waiting_text,
         "trust DIGEST": _trust,
     },
-).command("List the skills and which of them are used; ``show NAME``, ``test NAME``, ``trust``.")
+    text="List the skills and which of them are used; ``show NAME``, ``test NAME``, ``trust``.",
+)

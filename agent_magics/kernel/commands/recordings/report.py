@@ -6,7 +6,7 @@ from agent_magics.kernel.commands.recordings.notebook_prompts import (
     NotebookPrompts,
     prompts_of_notebook,
 )
-from agent_magics.kernel.commands.words import Forms, table
+from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.models.recordings.format import (
     BY_HAND,
@@ -22,6 +22,7 @@ from agent_magics.models.redaction import Hider, personal_paths
 from agent_magics.protocol.brief import brief
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span, fenced
+from agent_magics.render.tables import table
 
 # Characters of a prompt, and changed lines of one prompt, that people look at.
 PROMPT_WIDTH = 60
@@ -41,7 +42,7 @@ def _own(notebook: NotebookAgents) -> Path:
     if path is None and notebook.settings.record:
         return _path(notebook.settings.record)
     if path is None:
-        raise FatalError(f"This notebook plays no recording; name a file. {_FORMS.usage()}")
+        raise FatalError(f"This notebook plays no recording; name a file. {RECORDINGS.usage()}")
     return path
 
 
@@ -163,8 +164,8 @@ def _rerecord(notebook: NotebookAgents, which: str) -> str:
     return notebook.rerecording.want(which, None if which == "off" else _own(notebook))
 
 
-_FORMS = Forms(
-    "%agent recording",
+RECORDINGS = Command(
+    "recording",
     {
         "": _show,
         "show [FILE]": _show,
@@ -172,8 +173,6 @@ _FORMS = Forms(
         "trim [FILE] [NOTEBOOK]": _trim,
         "rerecord next|all|off": _rerecord,
     },
-    "; without a file it is the one that this notebook plays",
-)
-RECORDINGS = _FORMS.command(
-    "Show or change a recording: ``show``, ``diff A B``, ``trim``, ``rerecord next|all|off``."
+    note="; without a file it is the one that this notebook plays",
+    text="Show or change a recording: ``show``, ``diff A B``, ``trim``, ``rerecord next|all|off``.",
 )

@@ -2,29 +2,33 @@
 
 import argparse
 import re
+from collections.abc import Mapping
+from types import MappingProxyType, SimpleNamespace
 
 import pytest
 
 from agent_magics.kernel.commands.control import WORDS
-from agent_magics.kernel.commands.words import Forms, table
+from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.completion.options import complete_line
 from agent_magics.protocol.errors import FatalError
 
-FORMS = Forms(
-    "%agent x",
+FORMS = Command(
+    "x",
     {
         "": lambda: ("nothing",),
         "show [FILE] [PAGE]": lambda *values: ("show", *values),
         "hide NAME ...": lambda *values: ("hide", *values),
         "record next|off [mine|all]": lambda *values: ("record", *values),
         "keep N": lambda *values: ("keep", *values),
+        "--all": lambda: ("all",),
+        "send A ... [--fast] [--to N]": lambda *values, **options: (*values, options),
     },
-    "; N is a number",
+    note="; N is a number",
 )
 FIT = ["", "show", "show a", "show a b", "hide a", "hide a b c", "record next", "record off all"]
-FIT += ["keep keep"]
 SHOW, HIDE, RECORD = "show [FILE] [PAGE]", "hide NAME ...", "record next|off [mine|all]"
-ALL = f"nothing, {SHOW}, {HIDE}, {RECORD}, keep N"
+SEND = "send A ... [--fast] [--to N]"
+ALL = f"nothing, {SHOW}, {HIDE}, {RECORD}, keep N, --all, {SEND}"
 NOT = [
     ("a", ALL),
     ("KEEP 1", ALL),
@@ -35,6 +39,20 @@ NOT = [
     ("record next x", RECORD),
     ("keep", "keep N"),
     ("keep 1 2", "keep N"),
+    ("keep keep", "keep N"),
+    ("keep 0", "keep N"),
+    ("keep -1", "keep N"),
+    (f"keep {'1' * 5000}", "keep N"),
+    ("--all --all", "--all"),
+    ("--al", ALL),
+    ("send", SEND),
+    ("send --fast", SEND),
+    ("send a --fas", SEND),
+    ("send a --fast=1", SEND),
+    ("send a --to", SEND),
+    ("send a --to b", SEND),
+    ("[--fast]", ALL),
+    ("N", ALL),
 ]
 
 
@@ -50,44 +68,101 @@ def test_a_line_that_has_none_is_refused_with_those_of_its_word(line: str, forms
         FORMS.run(line.split())
 
 
+def test_numbers_and_options_are_read() -> None:
+    assert FORMS.run(["keep", "12"]) == ("keep", 12)
+    assert FORMS.run(["--all"]) == ("all",)
+    read = {"send a b": {}, "send --fast a b": {"fast": True}}
+    read["send a --to 3 b --fast"] = read["send --to=3 --fast a b"] = {"fast": True, "to": 3}
+    for line, options in read.items():
+        assert FORMS.run(line.split()) == ("a", "b", options)
+
+
 def test_words_complete_and_values_do_not() -> None:
-    assert FORMS.words == ["show", "hide", "record", "next", "off", "mine", "all", "keep"]
+    words = ["show", "hide", "record", "next", "off", "mine", "all", "keep"]
+    assert FORMS.following == [*words, "--all", "send", "--fast", "--to"]
 
 
-def test_each_command_has_a_line_of_help_and_nothing_that_completes_one_that_stands_alone() -> None:
+class Agents:
+    """Stands for a notebook with two agents, each by its name."""
+
+    settings = SimpleNamespace(name="mine")
+    agents: Mapping[str, None] = MappingProxyType({"other": None, "list": None})
+
+    @staticmethod
+    def agent_named(name: str) -> str:
+        return name or "mine"
+
+
+OF_AGENT = Command(
+    "x",
+    {"[N] [--all]": lambda _, *got, **options: (*got, options), "list": lambda *_: "listed"},
+    of_agent=True,
+)
+TEXT = Command("x", {"TEXT ...": lambda _, *got: got}, of_agent=True, is_verbatim=True)
+
+
+@pytest.mark.parametrize(
+    ("command", "line", "got"),
+    [
+        (OF_AGENT, "", ("mine", {})),
+        (OF_AGENT, "other", ("other", {})),
+        (OF_AGENT, "3 other --all", ("other", 3, {"all": True})),
+        (OF_AGENT, "list", "listed"),  # though an agent has this name
+        (TEXT, "other --all is N", ("mine", "other", "--all", "is", "N")),
+        (TEXT, "--name other --name it", ("other", "--name", "it")),
+    ],
+)
+def test_a_line_may_name_an_agent(command: Command, line: str, got: object) -> None:
+    assert command.act(Agents(), line.split()) == got
+
+
+NAMED = "; and the name of an agent: mine, other, list."
+
+
+@pytest.mark.parametrize(
+    ("command", "line", "told"),
+    [
+        (
+            OF_AGENT,
+            "others",
+            f"%agent x takes: [N] [--all], list{NAMED}",
+        ),
+        (OF_AGENT, "mine other", "One agent at a time, please: mine, other."),
+        (TEXT, "--name othr a", "There is no agent 'othr'; did you mean other?"),
+        (
+            TEXT,
+            "--name other",
+            f"%agent x takes: TEXT ...{NAMED}",
+        ),
+    ],
+)
+def test_an_agent_that_is_not_there_is_refused(command: Command, line: str, told: str) -> None:
+    with pytest.raises(FatalError) as refused:
+        command.act(Agents(), line.split())
+    assert str(refused.value) == told
+
+
+def test_each_command_has_a_line_of_help() -> None:
     assert len(WORDS) > 30
     for command in WORDS.values():
         assert 10 < len(command.help) < 100
-        assert not (command.is_alone and list(command.following))
 
 
 @pytest.mark.parametrize(
     ("line", "words"),
     [
         ("%agent lsp ", ["log", "restart", "stop"]),
-        ("%agent map ", ["resume", "cancel", "forget"]),
+        ("%agent map ", ["--cache", "resume", "cancel", "forget"]),
         ("%agent memory s", ["show"]),
         ("%agent recording rerecord o", ["off"]),
         ("%agent answer --u", ["--unattended"]),
         ("%agent usage ", []),
+        ("%agent rewind 2 --no-f", ["--no-files"]),
+        ("%agent serve --s", ["--stop"]),
+        ("%agent sessions un", ["unpin"]),
         ("%agent nonsense ", []),
         ("%agent skil", ["skills"]),
     ],
 )
 def test_what_may_follow_completes(line: str, words: list[str]) -> None:
     assert complete_line(line, argparse.ArgumentParser(), {})[1] == words
-
-
-def test_numbers_stand_on_the_right_and_words_on_the_left():
-    rows = [("`a`", "1,250", "0.045 USD", "no"), ("b", "-", "", "12 of them, or so")]
-    assert table(("Tool", "Tokens", "Cost", "Says"), rows).splitlines() == [
-        "| Tool | Tokens | Cost | Says |",
-        "| :--- | ---: | ---: | :--- |",
-        "| `a` | 1,250 | 0.045 USD | no |",
-        "| b | - |  | 12 of them, or so |",
-    ]
-
-
-def test_nothing_in_a_cell_breaks_the_table():
-    assert table(("A",), [("x|y\nz",)]) == "| A |\n| :--- |\n| x\\|y z |"
-    assert table(("A", "B"), []).count("\n") == 1

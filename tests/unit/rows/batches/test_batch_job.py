@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from agent_magics import Agent
-from agent_magics.kernel.commands.maps import NONE, maps_text
+from agent_magics.kernel.commands.maps import MAPS, NONE
 from agent_magics.protocol.config import Settings
 from agent_magics.protocol.errors import FatalError
 from agent_magics.rows.batches import job as batch_job
@@ -327,8 +327,8 @@ def test_rows_of_a_batch_that_is_not_shown_are_not_sent_again_and_can_be_freed(t
         second = mapped(server, 10, cache=cache)
         assert second.frame["error"].str.contains("shows this key no batch batch_7").all()
         with Agent("gpt-4o-mini", base_url=server.base_url, api_key=KEY) as agent:
-            assert "not at the provider" in maps_text(agent, ["resume", "--cache", str(cache)])
-            assert maps_text(agent, ["cancel", sent.token[:8], "--cache", str(cache)]) == NONE
+            assert "not at the provider" in MAPS.run(["resume", "--cache", str(cache)], None, agent)
+            assert MAPS.run(["cancel", sent.token[:8], "--cache", str(cache)], None, agent) == NONE
         server.release()
         assert not len(mapped(server, 10, cache=cache).failed)
 
@@ -355,7 +355,8 @@ def test_fetched_results_stay_so_until_they_are_taken_in(tmp_path, monkeypatch):
         mapped(server, 10, cache=cache, stops_at="in_progress")
         server.release()
         with Agent("gpt-4o-mini", base_url=server.base_url, api_key=KEY) as agent:
-            while "its results are here" not in maps_text(agent, ["resume", "--cache", str(cache)]):
+            resume = ["resume", "--cache", str(cache)]
+            while "its results are here" not in MAPS.run(resume, None, agent):
                 pass
 
         async def fails(*_):

@@ -3,7 +3,7 @@
 import pytest
 
 from agent_magics import Agent
-from agent_magics.kernel.commands.maps import NONE, maps_text
+from agent_magics.kernel.commands.maps import MAPS, NONE
 from agent_magics.protocol.errors import FatalError
 from agent_magics.rows.batches import job as batch_job
 from agent_magics.rows.batches.ledger import Ledger
@@ -33,17 +33,17 @@ def mapped(agent, stops_at=""):
 @pytest.mark.soak
 def test_results_are_fetched_without_the_rows_and_taken_in_by_the_map():
     with BatchServer(stays="in_progress") as server, opened(server) as agent:
-        assert maps_text(agent, []) == NONE
+        assert MAPS.run([], None, agent) == NONE
         mapped(agent, stops_at="in_progress")
-        assert "in progress" in maps_text(agent, ["resume"])
+        assert "in progress" in MAPS.run(["resume"], None, agent)
         server.release()
-        while "its results are here" not in maps_text(agent, ["resume"]):
+        while "its results are here" not in MAPS.run(["resume"], None, agent):
             pass
         address = server.base_url
-        assert "| gpt-4o-mini |" in maps_text(agent, []).replace("`", "")
+        assert "| gpt-4o-mini |" in MAPS.run([], None, agent).replace("`", "")
         done = mapped(agent)
         assert len(server.log()) == 40 and address == server.base_url
-        assert maps_text(agent, []) == NONE
+        assert MAPS.run([], None, agent) == NONE
     assert not len(done.failed)
     folder = Ledger(cache_file()).folder()
     assert folder.stat().st_mode & 0o777 == 0o700 and not list(folder.iterdir())
@@ -54,7 +54,7 @@ def test_a_batch_is_cancelled_and_its_answers_are_kept():
     with BatchServer(stays="in_progress") as server, opened(server) as agent:
         mapped(agent, stops_at="in_progress")
         (sent,) = Ledger(cache_file()).all()
-        assert "cancelling" in maps_text(agent, ["cancel", sent.token[:8]])
+        assert "cancelling" in MAPS.run(["cancel", sent.token[:8]], None, agent)
         done = mapped(agent)
         assert len(server.log()) == 20
     assert len(done.failed) == 20 and "batch_cancelled" in done.progress.kinds()
@@ -63,11 +63,11 @@ def test_a_batch_is_cancelled_and_its_answers_are_kept():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["nope"], "takes: nothing, resume"),
+        (["nope"], "takes: \\[--cache FILE\\], resume"),
         (["cancel", "zz"], "names 0 batches"),
         (["--cache", "no/file"], "There is no file no/file"),
     ],
 )
 def test_what_does_not_fit_is_one_sentence(arguments, words):
     with BatchServer() as server, opened(server) as agent, pytest.raises(FatalError, match=words):
-        maps_text(agent, arguments)
+        MAPS.run(arguments, None, agent)
