@@ -22,6 +22,7 @@ _WRAPPERS = names(
     "command exec builtin eval busybox strace ltrace chroot ssh watch flock unbuffer chrt "
     "taskset caffeinate systemd-run find trap if then elif else while until do ! { coproc"
 )
+_ADDS_TARGETS = names("xargs parallel")
 _GIT_OPTIONS_WITH_VALUE = names(
     "-C -c --git-dir --work-tree --namespace --exec-path --super-prefix --config-env"
 )
@@ -122,7 +123,9 @@ def _danger_from(argv: Words, start: int, place: CommandPlace, depth: int) -> st
     if program != "git" and program not in CHECKS:
         return ""
     words = argv[start + 1 :]
-    place.effort.spend(len(words))
+    place.effort.spend(len(argv))
+    if not _ADDS_TARGETS.isdisjoint(map(program_of, argv[:start])):
+        words = [*words, "{}"]  # what it adds is not known
     if program == "git":
         return _danger_in_git(words, place, depth)
     return CHECKS[program](words, place)
