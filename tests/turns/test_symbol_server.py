@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from agent_magics import Agent, ScriptedModel
+from agent_magics.protocol.events import ApprovalRequested, ToolCallUpdated
 from agent_magics.symbols.parsing import parse_symbols
 from agent_magics.tools import STRUCTURE
 
@@ -193,6 +194,25 @@ def test_a_rename_takes_overrides_along_and_names_what_the_server_does_not_know(
     found = (work / "shop" / "cards.py").read_text()
     assert "def rows(" in found and "Card().rows(" in found and "any.lines(" in found
     assert "patch('shop.report.Report.rows'), patch.object(Report, 'rows')" in found
+
+
+def test_what_a_rename_leaves_is_shown_before_its_question(work):
+    class Watching:
+        def on_event(self, event):
+            if isinstance(event, (ToolCallUpdated, ApprovalRequested)):
+                seen.append(event)
+
+    seen = []
+    (work / "shop" / "cards.py").write_text("def show(any):\n    any.lines()\n")
+    arguments = {"name_path": "Report/lines", "path": "shop/report.py", "text": "rows"}
+    options = {"approval": "untrusted", "on_question": lambda question: "deny"}
+    with Agent(
+        ScriptedModel([]), list(STRUCTURE), cwd=work, hooks=[Watching()], **options
+    ) as agent:
+        assert not agent.call_sync("edit_symbol", {"action": "rename", **arguments}).success
+    told, asked = seen
+    assert "what lines is in shop/cards.py:2: edit" in told.title
+    assert "+    def rows(" in asked.arguments
 
 
 def test_a_rename_changes_texts_that_name_the_module(agent, work):

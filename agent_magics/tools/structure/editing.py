@@ -75,13 +75,15 @@ async def edit_symbol(
         changes, left, doubts = await renaming(named, text, ctx)
         await run_on_thread(lambda: [_still_parses(*change) for change in changes])
         places = sum(len(edits) for _, edits in changes)
+        if left:
+            cells = "; ".join(left)
+            doubts = f" notebook_edit_cell changes what still has the old name: {cells}.{doubts}"
+        if doubts and ctx is not None:  # the question, which shows the diff alone, comes below it
+            ctx.update(title=doubts.strip())
         what = (
             f"Renamed {named.name_path} to {text} in {number_of(places, 'place')} of "
-            f"{number_of(len(changes), 'file')}."
+            f"{number_of(len(changes), 'file')}.{doubts}"
         )
-        if left:
-            what += f" notebook_edit_cell changes what still has the old name: {'; '.join(left)}."
-        what += doubts
     else:
         edit = _edit(named, action, text)
         changes = [(named.file, [edit])]
