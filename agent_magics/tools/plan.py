@@ -7,6 +7,7 @@ from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.tool import tool
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.events import PlanStep, PlanUpdated
+from agent_magics.protocol.items import json_or
 
 # Argument names of other agents' planning tools, on which models were trained.
 _STEPS, _DESCRIPTIONS = ("plan", "todos", "items"), ("step", "content", "text", "title", "task")
@@ -16,8 +17,10 @@ def _in_own_words(given: dict[str, Any]) -> dict[str, Any]:
     name = next((name for name in _STEPS if name in given), "")
     if name and "steps" not in given:
         given["steps"] = given.pop(name)
-    if isinstance(given.get("steps"), list):
-        given["steps"] = [_step(step, at) for at, step in enumerate(given["steps"], start=1)]
+    steps = given.get("steps")
+    steps = json_or(steps, steps) if isinstance(steps, str) else steps
+    if isinstance(steps, list):
+        given["steps"] = [_step(step, at) for at, step in enumerate(steps, start=1)]
     return given
 
 

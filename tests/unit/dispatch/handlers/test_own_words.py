@@ -40,6 +40,8 @@ def test_a_patch_comes_under_either_name(tmp_path, arguments):
         {"plan": [{"step": "do it", "status": "in_progress"}], "explanation": "because"},
         {"todos": [{"content": "do it", "status": "completed"}]},
         {"plan": json.dumps([{"id": "1", "description": "do it", "status": "pending"}])},
+        {"plan": json.dumps([{"step": "do it", "status": "pending"}])},
+        {"steps": json.dumps([{"content": "do it", "status": "pending"}])},
     ],
 )
 def test_a_plan_comes_in_the_words_of_other_agents(arguments):
