@@ -3,7 +3,7 @@
     python benchmarks/cluster.py frames    # 20,000 rows: the same table as from one process
     python benchmarks/cluster.py overhead  # CPU a row, all processes, against one process
     python benchmarks/cluster.py speed     # answers after 1 s, 64 requests at once for each process
-    python benchmarks/cluster.py leases    # grants and questions a second of the coordinator
+    python benchmarks/cluster.py leases    # grants, messages, questions a second of the coordinator
 
 Two processes of a Dask cluster on this machine ask a server of another process. Figures are of one
 run each, so compare them within a run only.
@@ -164,12 +164,12 @@ async def _leases(workers: int = 50, seconds: float = 5.0) -> dict[str, float]:
     await asyncio.sleep(0)
     command = [sys.executable, __file__, "workers", str(engine.port), engine.invitation.token]
     figures = {}
-    for what in ("limits", "answers"):
+    for what in ("limits", "messages", "answers"):
         process = await asyncio.create_subprocess_exec(
             *command, __version__, what, str(workers), str(seconds), stdout=subprocess.PIPE
         )
         asking = []
-        if what != "limits":
+        if what == "answers":
             text = texts(1)[0]
 
             async def ask(text: str = text) -> None:
@@ -193,10 +193,13 @@ async def _leases(workers: int = 50, seconds: float = 5.0) -> dict[str, float]:
 async def act_as_workers(
     port: int, token: str, version: str, what: str, workers: int, seconds: float
 ) -> None:
-    """Be many workers, that ask for grants, or answer questions at once; print how many."""
+    """Be many workers that ask for grants, say no more than that they live, or answer at once.
+
+    Prints how many.
+    """
     from agent_magics.rows.engines.link import Link  # noqa: PLC0415 - this subject's
 
-    count, until = 0, time.monotonic() + seconds
+    count, until, each = 0, time.monotonic() + seconds, 100 if what == "messages" else 1
     usage = (20, 10, 0, 0, None)
 
     async def work() -> None:
@@ -206,11 +209,13 @@ async def act_as_workers(
         await link.read()
         link.send("answers", [], (0, 100, ""))
         while time.monotonic() < until:
-            if what == "limits":
+            if what != "answers":
+                for _ in range(each - 1):
+                    link.send("answers", [], (0, 100, ""))
                 link.send("limits", {"want": 10, "tokens_each": 30.0, "taken": 10})
                 while (await link.read())[0] != "grant":
                     pass
-                count += 1
+                count += each
             else:
                 word, questions = await link.read()
                 if word != "ask":

@@ -15,7 +15,7 @@ import json
 import random
 import sys
 
-COSTS = {"row": 0.1, "message": 0.14, "lease": 0.29}
+COSTS = {"row": 0.08, "message": 0.011, "lease": 0.15}
 GROUP, TICK, REPORT, EACH = 0.02, 0.5, 0.1, 0.001
 SECONDS = 5.0
 # Rows a second that a worker can ask: 0.2 ms of one processor each.
