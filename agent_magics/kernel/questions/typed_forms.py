@@ -4,10 +4,16 @@ from collections.abc import Callable
 from typing import Any
 
 from agent_magics.mcp.elicitation.answers import accepted, address_of, fields_of
-from agent_magics.mcp.elicitation.forms import FormField, check_field, host_of, read_typed_value
+from agent_magics.mcp.elicitation.forms import (
+    FormField,
+    ascii_address,
+    check_field,
+    host_of,
+    read_typed_value,
+)
 from agent_magics.protocol.events import FormRequested, UserInputRequested
 from agent_magics.protocol.ops import Answer
-from agent_magics.render.visible import show_invisible, show_shortened
+from agent_magics.render.visible import show_shortened
 
 _LONGEST = 2_000
 _KEYS = {
@@ -58,7 +64,7 @@ def address_text(url: str) -> str:
     Raises:
         UnusableForm: it is not a web address.
     """
-    return f"\nIt wants you to open a page of {host_of(url)}: {show_invisible(url)}"
+    return f"\nIt wants you to open a page of {host_of(url)}: {ascii_address(url)}"
 
 
 def _typed_in(field: FormField, tell: Callable[[str], None]) -> Any:

@@ -6,11 +6,12 @@ applied: a server's regular expression could block this kernel forever.
 """
 
 import re
+import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import Any, TypeGuard
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from agent_magics.protocol.items import JsonMapping, JsonObject
 from agent_magics.protocol.secrets import asks_for_secret
@@ -327,6 +328,11 @@ def _chosen(field: FormField, typed: str) -> str:
 
 
 # -- addresses -------------------------------------------------------------------------------------
+
+
+def ascii_address(url: str) -> str:
+    """Return an address that browsers take for the same one, in letters that deceive nobody."""
+    return quote(url, safe=string.punctuation, errors="replace")
 
 
 def host_of(url: str) -> str:

@@ -10,9 +10,14 @@ from typing import Any
 import traitlets
 
 from agent_magics.mcp.elicitation.answers import address_of, checked_content, fields_of
-from agent_magics.mcp.elicitation.forms import FormField, host_of, read_typed_value
+from agent_magics.mcp.elicitation.forms import (
+    FormField,
+    ascii_address,
+    host_of,
+    read_typed_value,
+)
 from agent_magics.protocol.events import FormRequested
-from agent_magics.render.visible import show_invisible, show_shortened
+from agent_magics.render.visible import show_shortened
 from agent_magics.render.widgets.page import AskingWidget, script
 
 _DECISIONS = ("approve", "deny", "abort")
@@ -50,7 +55,7 @@ class FormWidget(AskingWidget):
             server=show_shortened(getattr(question, "server", ""), _LONGEST_WORDS),
             message=show_shortened(getattr(question, "message", ""), _LONGEST_MESSAGE),
             fields=[_drawn(field) for field in self._form],
-            url=show_invisible(url),
+            url=ascii_address(url),
             host=host_of(url) if url else "",
             by_page=by_page,
         )

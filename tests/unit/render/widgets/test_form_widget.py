@@ -1,9 +1,11 @@
 """The kernel's half of a server's form: only what fits it gets through, once."""
 
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
+from agent_magics.kernel.questions.typed_forms import address_text
 from agent_magics.mcp.elicitation.forms import UnusableForm
 from agent_magics.protocol.events import ElicitationRequested
 from agent_magics.render.widgets.form import FormWidget
@@ -126,6 +128,21 @@ def test_an_address_is_shown_with_its_host() -> None:
     )
     filled.send(content={"x": 1})
     assert filled.answers == [("approve", "", None)]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://a.b/\u0430\u0440\u0440?q=\u0430b%20#\u00fc",
+        "https://b\u00fccher.example/",
+        "https://a.b/%",
+    ],
+)
+def test_what_is_opened_is_the_address_in_letters_that_deceive_nobody(url: str) -> None:
+    shown = Filled(ask(schema={}, url=url)).widget.url
+    assert shown.isascii()
+    assert unquote(shown) == unquote(url)
+    assert shown in address_text(url)
 
 
 def test_what_is_no_form_has_no_widget() -> None:
