@@ -134,6 +134,8 @@ class Job:
     def state(self) -> str:
         """Return the present speed as text for people: requests at once, and what limits them."""
         pace = self.asker.pace()
+        if self.stopped:
+            return f"waits up to {GRACE:g} seconds for {pace.in_flight:,} answers under way"
         limit = f", limited by {pace.limit}" if pace.limit else ""
         by = f" by {pace.workers:,} worker{'s' * (pace.workers > 1)}" if pace.workers else ""
         return f"{pace.in_flight:,} of {pace.allowed:,} requests at once{by}{limit}"

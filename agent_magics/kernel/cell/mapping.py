@@ -192,7 +192,7 @@ def progress_lines(job: Job) -> list[str]:
     """Return the lines of a map's progress, for a card or a console, the most important first."""
     progress = job.progress
     of = "" if progress.total is None else f" of {progress.total:,}"
-    pace = ["paused"] if job.is_paused else _pace(progress)
+    pace = ["stopping"] if job.stopped else ["paused"] if job.is_paused else _pace(progress)
     parts = [f"{progress.done:,}{of} rows", *pace, _spent(progress)]
     return [", ".join(parts), job.state(), *error_lines(progress)]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent_magics import Agent, tool
+from agent_magics.kernel.cell.mapping import progress_lines
 from agent_magics.models.base import ItemDone, ResponseDone
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import AssistantMessage, FunctionCall, ToolCallOutput, Usage
@@ -162,6 +163,33 @@ def test_stop_ends_the_runs_under_way(monkeypatch):
         mapping = agent.mapping("{{text}}", ["a", "b", "c"], output=None, options=options)
         done = mapping.wait_sync(When([0], stop))
     assert done.stopped == "you stopped it" and len(done.failed) == 3 and len(began) == 2
+
+
+def test_a_stopped_map_says_that_it_waits_for_answers():
+    began, release, said = [], asyncio.Event(), []
+
+    class Waits(Echo):
+        async def stream(self, request):
+            began.append(request)
+            await release.wait()
+            async for event in super().stream(request):
+                yield event
+
+    with Agent(Waits(), ["coding"]) as agent:
+
+        def stop(job):
+            wait_until(lambda: len(began) == 2)
+            agent.session.engine.post(job.stop)
+            wait_until(lambda: job.stopped)
+            said.extend(progress_lines(job)[:2])
+            agent.session.engine.post(release.set)
+
+        options = {"tools": True, "concurrency": 2}
+        mapping = agent.mapping("{{text}}", ["a", "b", "c"], output=None, options=options)
+        done = mapping.wait_sync(When([0], stop))
+    assert said[0].startswith("0 of 3 rows, stopping, ")
+    assert said[1] == "waits up to 5 seconds for 2 answers under way"
+    assert len(done.failed) == 1
 
 
 @pytest.mark.parametrize(
