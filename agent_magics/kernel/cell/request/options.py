@@ -14,6 +14,7 @@ from agent_magics.protocol.brief import meant
 from agent_magics.protocol.errors import FatalError, error_text
 
 _QUOTED = re.compile(r"""^(--?[\w-]+=)?(["'])((?:(?!\2).)*)\2$""")
+_REFUSED = re.compile(r"""(["']).*?\1(?=$| \()""")
 _OF_MAPS, _NOT_IN_MAPS = ("ask_above", "parts", "batch", "engine"), ("plan", "prompt", "new")
 
 
@@ -34,7 +35,11 @@ def parse_options(parser: MagicArgumentParser, line: str) -> argparse.Namespace:
             prompt belongs.
     """
     options: argparse.Namespace
-    options, unknown = parser.parse_known_args(_words(line))
+    parser.exit_on_error = False  # so that the sentence is ours
+    try:
+        options, unknown = parser.parse_known_args(_words(line))
+    except argparse.ArgumentError as error:
+        raise FatalError(_misused(parser, error)) from None
     if not unknown:
         _check_values(options)
         _check_beside_map(options)
@@ -45,6 +50,23 @@ def parse_options(parser: MagicArgumentParser, line: str) -> argparse.Namespace:
     name = unknown[0].partition("=")[0]
     names = [flag for action in parser._actions for flag in action.option_strings]
     raise FatalError(f"%%agent has no option {name}; {meant(name, names)} %%agent? explains them.")
+
+
+def _misused(parser: argparse.ArgumentParser, error: argparse.ArgumentError) -> str:
+    """Return the sentence about an option whose value is missing or does not fit."""
+    found = (act for act in parser._actions if "/".join(act.option_strings) == error.argument_name)
+    action = next(found, None)
+    if action is None:
+        return str(error)
+    name = next(each for each in action.option_strings if each.startswith("--"))
+    given = _REFUSED.search(str(error))
+    if given is None:
+        values = meant("", action.choices) if action.choices else "%%agent? explains it."
+        return f"{name} needs a value; {values}"
+    if action.choices:
+        return f"{name} does not take {given[0]}; {meant(given[0][1:-1], action.choices)}"
+    takes = "no value" if action.nargs == 0 else "a number"
+    return f"{name} takes {takes}, not {given[0]}."
 
 
 def _words(line: str) -> list[str]:

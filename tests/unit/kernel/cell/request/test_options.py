@@ -1,0 +1,36 @@
+import argparse
+
+import pytest
+from IPython.core.magic_arguments import MagicArgumentParser
+
+from agent_magics.kernel.cell.request.options import parse_options
+from agent_magics.kernel.magics import AgentMagics
+from agent_magics.protocol.config import ApprovalPolicy
+from agent_magics.protocol.errors import FatalError
+
+PARSER: MagicArgumentParser = AgentMagics.agent.parser  # type: ignore[attr-defined]
+OPTIONS = [action for action in PARSER._actions if action.option_strings]
+WRONG = ("maybe", "mayb'e", "never(always)", '"', "no:'one'", "o'n\"")
+
+
+def _said(line: str) -> str:
+    with pytest.raises(FatalError) as caught:
+        parse_options(PARSER, line)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.dest)
+def test_an_option_without_its_value_is_told_in_our_words(option: argparse.Action) -> None:
+    long = next(name for name in option.option_strings if name.startswith("--"))
+    for name in option.option_strings:
+        said = _said(f"{name}=1") if option.nargs == 0 else _said(name)
+        wanted = "takes no value, not '1'." if option.nargs == 0 else "needs a value; "
+        assert said.startswith(f"{long} {wanted}")
+
+
+@pytest.mark.parametrize("value", WRONG)
+def test_a_value_that_does_not_fit_is_quoted(value: str) -> None:
+    said = _said(f"--approval={value}")
+    assert said.startswith(f"--approval does not take {value!r}; ")
+    assert all(each in said for each in ApprovalPolicy) or "did you mean" in said
+    assert _said(f"--max-turns={value}") == f"--max-turns takes a number, not {value!r}."
