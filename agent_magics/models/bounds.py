@@ -51,7 +51,7 @@ def too_large(what: str, limit: int) -> Fault:
     size = f"{limit // MEGABYTE} MB" if limit >= MEGABYTE else f"{limit:,}"
     return Fault(
         f"The model server's answer was refused: {what} of more than {size}. No model answers at "
-        "such a length: check the address (OPENAI_BASE_URL) and the server."
+        "such a length: check the address (base_url, OPENAI_BASE_URL) and the server."
     )
 
 

@@ -52,7 +52,13 @@ ELSEWHERE = (
     "if you trust that server, give its address as base_url."
 )
 OTHER_STATUS = "{address} answered with an error (status {status}): {said}"
-NOT_CONNECTED = "Cannot connect to {address} ({cause}): check the network, or OPENAI_BASE_URL."
+NOT_CONNECTED = (
+    "Cannot connect to {address} ({cause}): check the network, or base_url (OPENAI_BASE_URL)."
+)
+NOT_SERVED = (
+    "Cannot connect to {address}: no server listens there; start it, or change base_url "
+    "(OPENAI_BASE_URL)."
+)
 NO_PROXY = (
     "Cannot connect to {address} through the proxy {proxy}, which the environment names ({cause}): "
     "check it, or name the server in NO_PROXY."
@@ -197,7 +203,8 @@ def explain_connection(error: BaseException, address: str) -> FatalError:
         if isinstance(each, ssl.SSLError):
             return Fault(NO_TLS.format(address=address, cause=cause))
     proxy = urlsplit(proxy_to(address)).netloc.rpartition("@")[2]
-    sentence = NO_PROXY if proxy else NOT_CONNECTED
+    refused = any(isinstance(each, ConnectionRefusedError) for each in causes)
+    sentence = NO_PROXY if proxy else NOT_SERVED if refused else NOT_CONNECTED
     return Fault(
         sentence.format(address=address, cause=cause, proxy=proxy),
         passing=True,

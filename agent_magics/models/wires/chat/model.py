@@ -79,7 +79,7 @@ class ChatDecoder(AnswerDecoder):
 
     NOT_A_STREAM = (
         "The server answered, but not with a stream of Chat Completions; check that the address "
-        "(OPENAI_BASE_URL) is that of a server with that API."
+        "(base_url, OPENAI_BASE_URL) is that of a server with that API."
     )
 
     def __init__(

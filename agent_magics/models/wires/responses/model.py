@@ -61,7 +61,7 @@ class ResponseDecoder(AnswerDecoder):
 
     NOT_A_STREAM = (
         "The server answered, but not with a stream of Responses API events; check that the "
-        "address (OPENAI_BASE_URL) is that of a server with the Responses API."
+        "address (base_url, OPENAI_BASE_URL) is that of a server with the Responses API."
     )
 
     def __init__(self) -> None:
