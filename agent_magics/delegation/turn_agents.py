@@ -10,6 +10,7 @@ from agent_magics.dispatch.context import TurnContext
 from agent_magics.dispatch.turn import SubAgentRequest
 from agent_magics.engine.budget import Budget
 from agent_magics.engine.turn_config import TurnConfig
+from agent_magics.protocol.brief import meant
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.events import SubAgentChanged
 
@@ -110,8 +111,8 @@ class TurnAgents:
     def _find(self, name: str) -> SubAgent:
         agent = self._pool.find(name, self._turn)
         if agent is None:
-            known = ", ".join(self._pool.names) or "none"
-            raise RespondToModel(f"There is no sub-agent {name!r}; there are: {known}.")
+            known = meant(name, self._pool.names)
+            raise RespondToModel(f"There is no sub-agent {name!r}; {known}")
         return agent
 
 

@@ -24,6 +24,7 @@ from agent_magics.project.digests import (
 from agent_magics.project.front_matter import split_front_matter
 from agent_magics.project.root import folders_down
 from agent_magics.project.texts import decode_text, names_in, opened, read_file, reason_of
+from agent_magics.protocol.brief import meant
 from agent_magics.protocol.errors import FatalError
 
 _FIELD = re.compile(r"\{\{[ \t]*([A-Za-z_]\w{0,63})[ \t]*\}\}")
@@ -97,11 +98,8 @@ def _missing(prompts: Sequence[PromptFile], name: str) -> str:
                 else f"You have not trusted the prompt {name} (or it has changed since): "
                 "%agent prompts trust shows it."
             )
-    known = (
-        ", ".join(each.name for each in usable(prompts))
-        or "none; %agent prompts says where they stand"
-    )
-    return f"There is no prompt {name!r}; there are: {known}."
+    known = meant(name, (each.name for each in usable(prompts)))
+    return f"There is no prompt {name!r}; {known} %agent prompts says where they stand."
 
 
 # -- reading ---------------------------------------------------------------------------------------

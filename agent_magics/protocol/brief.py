@@ -19,14 +19,19 @@ def meant(name: object, there: Iterable[str]) -> str:
     Returns:
         "did you mean A?" where one of the names is near, else "there are: A, B."
     """
+    names = list(there)
+    if near := nearest(name, names):
+        return f"did you mean {near}?"
+    return f"there are: {', '.join(names)}." if names else "there are none."
+
+
+def nearest(name: object, there: Iterable[str]) -> str:
+    """Return which of the names is near enough to be meant, or ""."""
     import difflib  # noqa: PLC0415 - for a mistake alone
 
-    names = list(there)
-    folded = {each.casefold(): each for each in names}
+    folded = {each.casefold(): each for each in there}
     near = difflib.get_close_matches(str(name).casefold(), folded, n=1, cutoff=0.7)
-    return (
-        f"did you mean {folded[near[0]]}?" if near else f"there are: {', '.join(names) or 'none'}."
-    )
+    return folded[near[0]] if near else ""
 
 
 def first_of(texts: Sequence[str], most: int, between: str = ", ") -> str:

@@ -87,7 +87,7 @@ def _chosen(wanted: Sequence[str], there: Sequence[str], *, complete: bool) -> l
     for entry in wanted:
         members = [name for name in TOOL_SETS.get(entry, (entry,)) if name in there]
         if complete and not members:
-            raise FatalError(f"There is no tool {entry} to serve; {meant(entry, there)}")
+            raise FatalError(f"There is no tool {entry!r} to serve; {meant(entry, there)}")
         names.update(dict.fromkeys(members))
     return list(names)
 

@@ -65,10 +65,10 @@ def test_a_turn_is_shown_undone_and_made_again(fresh: Kernel, folder: Path) -> N
     assert "Changes of: Change it." in bundle["text/html"] and "<table" in bundle["text/html"]
     assert "-two\n+TWO" in bundle["text/markdown"] and "-two\n+TWO" in bundle["text/plain"]
     outcome = fresh.run("%agent undo")
-    assert "Undone: `Change it.`." in outcome.text and "- `a.txt`" in outcome.text
+    assert "Undone: `Change it.`\n" in outcome.text and "- `a.txt`" in outcome.text
     assert (folder / "a.txt").read_text() == "one\ntwo\n"
     assert not (folder / "conftest.py").exists()
-    assert "Done again: `Change it.`." in fresh.run("%agent redo").text
+    assert "Done again: `Change it.`\n" in fresh.run("%agent redo").text
     assert (folder / "a.txt").read_text() == "one\nTWO\n"
 
 

@@ -137,7 +137,7 @@ def test_a_prompt_is_trusted_completed_and_filled_in(kernel: Kernel, place: Path
     assert "has no field x" in kernel.run("%%agent --prompt monthly month=1 region=2 x=3").text
     assert "got 'month'" in kernel.run("%%agent --prompt monthly month").text
     assert (
-        "There is no prompt 'weekly'; there are: monthly."
+        "There is no prompt 'weekly'; there are: monthly. %agent prompts says where"
         in kernel.run("%%agent --prompt weekly").text
     )
     assert "quotes after --prompt" in kernel.run("%%agent --prompt monthly month=O'Brien").text
@@ -184,5 +184,5 @@ def test_another_project_is_activated_with_a_new_conversation(
     listed = shown(kernel, f"%agent project activate {tmp_path}/src")
     assert f"The project's root is `{tmp_path}`; the workspace is `{tmp_path}`" in listed
     assert kernel.value(f"str({AGENTS}['default'].config.cwd)") == str(tmp_path)
-    assert shown(kernel, "%agent history") == "Empty."
+    assert shown(kernel, "%agent history") == "This conversation is empty."
     shown(kernel, f"%agent project activate {place}")

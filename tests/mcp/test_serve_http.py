@@ -627,7 +627,7 @@ def test_it_ends_with_stop_and_with_the_agent() -> None:
 
 def test_what_cannot_be_served_is_told_in_a_sentence() -> None:
     with Agent(tools=[add]) as agent, agent.serve() as serving:
-        with pytest.raises(FatalError, match="no tool mul to serve; there are: add"):
+        with pytest.raises(FatalError, match="no tool 'mul' to serve; there are: add"):
             agent.serve(tools=["mul"])
         with pytest.raises(FatalError, match=r"Port \d+ of 127.0.0.1 cannot be used"):
             agent.serve(port=httpx2.URL(serving.url).port)

@@ -42,7 +42,7 @@ from agent_magics.project.instructions import (
     describe_problems,
     read_instructions,
 )
-from agent_magics.protocol.brief import brief_line, meant
+from agent_magics.protocol.brief import brief_line, nearest
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import (
     AssistantMessage,
@@ -72,8 +72,10 @@ def perform(notebook: NotebookAgents, line: str) -> Any:
     word, *arguments = line.split() or [_word_alone(notebook)]
     command = WORDS.get(word)
     if command is None:
+        near = nearest(word, WORDS)
+        hint = f"did you mean {near}?" if near else "%agent help lists the words."
         raise FatalError(
-            f"%agent {word} is not known; {meant(word, WORDS)} A prompt stands below %%agent."
+            f"%agent {word} is not known; {hint} A prompt stands below %%agent, in its own cell."
         )
     if not command.is_verbatim:
         arguments = _quoted_words(line)[1:]
@@ -130,7 +132,8 @@ def _sandbox_text(agent: Agent) -> str:
 def _show_history(_notebook: NotebookAgents, agent: Agent) -> str:
     """Show the conversation, an item a line; ``--code`` shows the code that the model ran."""
     lines = [_history_line(item) for item in agent.session.conversation.history.items]
-    return "\n".join(f"{n}. {line}" for n, line in enumerate(filter(None, lines), 1)) or "Empty."
+    found = "\n".join(f"{n}. {line}" for n, line in enumerate(filter(None, lines), 1))
+    return found or "This conversation is empty."
 
 
 def _history_line(item: Any) -> str:

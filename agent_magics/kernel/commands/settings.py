@@ -1,5 +1,7 @@
 """``%agent settings``: shows the settings and their sources; trusts a project's settings."""
 
+from dataclasses import asdict, is_dataclass
+
 from agent_magics.config_files.trust import SHOWN_DIGEST
 from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
@@ -28,7 +30,9 @@ def _shown(name: str, resolved: Resolved) -> str:
         return "-"
     if name in ("mcp_servers", "hooks"):  # which may hold keys
         return f"{len(value)} given"
-    return code_span(brief(str(value), 80))
+    if is_dataclass(value) and not isinstance(value, type):
+        value = ", ".join(f"{each}={given}" for each, given in asdict(value).items())
+    return code_span(brief(str(value), 120))
 
 
 def _listing(notebook: NotebookAgents) -> str:

@@ -71,7 +71,7 @@ class Command:
     def usage(self, first: str = "", note: str = "") -> str:
         """Return the sentence that lists the forms, or those alone that begin with a word."""
         forms = ", ".join(form or "nothing" for form in self._of(first))
-        return f"%agent {self.word} takes: {forms}{self._note}{note}."
+        return f"%agent {self.word} takes: {forms}{self._note}{note}.".replace("....", "...")
 
     def act(self, notebook: NotebookAgents, arguments: Sequence[str]) -> Any:
         """Run the function of the first form that fits.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.tool import tool
 from agent_magics.dispatch.turn import AgentServers
+from agent_magics.protocol.brief import meant
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.mcp import McpPage, McpResource
 from agent_magics.protocol.tools import ToolOutput
@@ -94,8 +95,8 @@ def _inside(ctx: ToolContext | None) -> tuple[ToolContext, AgentServers]:
 
 
 def _unknown(server: str, servers: AgentServers) -> str:
-    names = ", ".join(state.config.name for state in servers.states)
-    return f"There is no MCP server named {server!r}; there are: {names}."
+    names = (state.config.name for state in servers.states)
+    return f"There is no MCP server named {server!r}; {meant(server, names)}"
 
 
 # -- resources -------------------------------------------------------------------------------------

@@ -112,7 +112,7 @@ def test_a_budget_holds_for_all_of_its_work():
 def test_an_unknown_one_is_told_with_those_there_are():
     with agent_with(TreeModel(main=[send("Hello?"), "I see."])) as agent:
         agent.run_sync("Go.")
-    assert outputs(agent)[0][1] == "There is no sub-agent 'explore-1'; there are: none."
+    assert outputs(agent)[0][1] == "There is no sub-agent 'explore-1'; there are none."
 
 
 def test_a_tree_is_replayed_whatever_order_its_agents_end_in(tmp_path):

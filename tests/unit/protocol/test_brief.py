@@ -19,4 +19,4 @@ def test_the_nearest_name_may_be_meant(name, says):
 
 
 def test_where_there_are_none_that_is_said():
-    assert meant("x", []) == "there are: none."
+    assert meant("x", []) == "there are none."

@@ -67,7 +67,7 @@ def test_names_and_sets_choose():
         "glob",
         "view_image",
     )
-    with pytest.raises(FatalError, match="no tool nothing to serve; there are: say-it"):
+    with pytest.raises(FatalError, match="no tool 'nothing' to serve; there are: say-it"):
         listed([say], ["nothing"])
     assert listed([say], ["nothing", "say-it"], complete=False).names == ("say-it",)
 

@@ -58,7 +58,7 @@ def _report(
     if way.obstacles and not forced:
         raise _conflict(notebook, agent, way)
     titles = ", ".join(code_span(one_line(turn.title)) for turn in way.turns)
-    lines = [f"{word}: {titles}.", ""]
+    lines = [f"{word}: {titles}", ""]
     lines += [f"- {code_span(name)}" for name in _named(way.paths, cwd)] or ["- no file"]
     lines += left_alone({shown_path(e.change.path, cwd): e.reason for e in way.obstacles})
     if way.doubtful:
