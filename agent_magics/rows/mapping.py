@@ -31,8 +31,9 @@ from agent_magics.protocol.config import Settings
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import ApprovalRequested
 from agent_magics.protocol.ops import Answer
-from agent_magics.rows import agent_asker
-from agent_magics.rows.agent_asker import AgentAsker, described
+from agent_magics.rows.askers import agents
+from agent_magics.rows.askers.agents import AgentAsker, described
+from agent_magics.rows.askers.models import AT_ONCE, ModelAsker
 from agent_magics.rows.asking import Asker, Terms
 from agent_magics.rows.batches.api import open_api
 from agent_magics.rows.batches.job import BatchJob
@@ -45,7 +46,6 @@ from agent_magics.rows.engines.partition_job import PartitionJob
 from agent_magics.rows.engines.worker import Assignment
 from agent_magics.rows.garbage import collects_seldom
 from agent_magics.rows.job import Job, Plan
-from agent_magics.rows.model_asker import AT_ONCE, ModelAsker
 from agent_magics.rows.outcomes import Collected, Parts
 from agent_magics.rows.prompts import Given, read_prompt
 from agent_magics.rows.remote.client import CONCURRENCY, RowClient
@@ -223,7 +223,7 @@ class RowMapping:
 
     def _agent_setup(self, options: MapOptions) -> tuple[TurnConfig | None, int]:
         """Return the configuration of the runs of rows with tools, and the requests of each."""
-        tools, requests = options.get("tools"), options.get("requests", agent_asker.REQUESTS)
+        tools, requests = options.get("tools"), options.get("requests", agents.REQUESTS)
         if not tools:
             if "requests" in options:
                 raise FatalError(REQUESTS.format(given=requests))
@@ -244,7 +244,7 @@ class RowMapping:
     @property
     def _at_once(self) -> int:
         if self._setup is not None:
-            return agent_asker.AT_ONCE
+            return agents.AT_ONCE
         return CONCURRENCY if self._is_live else AT_ONCE
 
     def _engine_of(self, given: Any, model: str) -> Engine | None:

@@ -21,10 +21,10 @@ from agent_magics.models.recordings.replay import ReplayModel
 from agent_magics.protocol.codec import from_json
 from agent_magics.protocol.errors import FatalError, error_text
 from agent_magics.protocol.items import Content, Item, UserMessage
+from agent_magics.rows.askers.models import ModelAsker
 from agent_magics.rows.asking import Asker, Pace, RowAnswer, RowQuestion, Terms
 from agent_magics.rows.engines.link import Link
 from agent_magics.rows.garbage import collects_seldom
-from agent_magics.rows.model_asker import ModelAsker
 from agent_magics.rows.remote.client import CONCURRENCY, RowClient
 from agent_magics.rows.remote.gate import FIRST
 from agent_magics.rows.remote.limits import MINUTE, Allowance, Report
