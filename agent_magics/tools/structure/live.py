@@ -106,7 +106,7 @@ def _describe(name: str, value: object) -> LiveName:
     if kind is types.FunctionType:
         code = _CODE.__get__(value)
         doc = _DOC.__get__(value)
-        where = f"{_file_words(code.co_filename)} line {code.co_firstlineno}"
+        where = f"{_file_words(code.co_filename)}, line {code.co_firstlineno}"
         return LiveName(name, "function", _signature(value, code), _doc(doc), where)
     if issubclass(kind, type):
         return _describe_class(name, value)  # type: ignore[arg-type]
@@ -159,7 +159,7 @@ def _class_place(kind: type) -> str:
 
 def _file_words(file: str) -> str:
     """Return a file's name for messages; cells run from files that no one can open."""
-    return "a cell of the notebook," if "ipykernel_" in file or file.startswith("<") else file
+    return "a cell of the notebook" if "ipykernel_" in file or file.startswith("<") else file
 
 
 def _signature(function: Any, code: types.CodeType) -> str:

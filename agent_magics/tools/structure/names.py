@@ -16,6 +16,7 @@ from agent_magics.symbols.parsing import can_parse
 from agent_magics.symbols.servers.languages import endings_of
 from agent_magics.symbols.types import Symbol
 from agent_magics.tools.files.access import place
+from agent_magics.tools.structure.live import find_live
 from agent_magics.tools.structure.notebooks import (
     is_notebook,
     notebook_symbols,
@@ -215,6 +216,9 @@ async def _not_found(
     name_path: str, path: str, seen: Iterable[NamedSymbol], ctx: ToolContext | None
 ) -> str:
     where = "" if path in ("", ".") else f" in {path}"
+    if find_live(name_path, ctx) is not None:
+        alone = "it exists in the live kernel alone, and definition describes it"
+        return f"There is no symbol {name_path}{where}: {alone}."
     names = {each.name_path for each in seen}
     is_folder = place(path, ctx)[0].is_dir()
     if is_folder and len(names) < _MOST_COMPARED:  # of files in which it does not even stand

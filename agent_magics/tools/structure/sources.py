@@ -4,10 +4,10 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, overload
 
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.pool import run_on_thread
@@ -52,6 +52,13 @@ class ListResult(Readable, Generic[Item]):
     def __len__(self) -> int:
         return len(self.found)
 
+    @overload
+    def __getitem__(self, at: int) -> Item: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Item]: ...
+    def __getitem__(self, at: int | slice) -> Item | Sequence[Item]:
+        return self.found[at]
+
     @property
     def _details(self) -> dict[str, Json]:
         return {"total": self.total}
@@ -85,8 +92,8 @@ class SourceFile:
 
     path: Path
     shown: str
-    text: str
-    cells: tuple[CodeCell, ...] = ()
+    text: str = field(repr=False)
+    cells: tuple[CodeCell, ...] = field(default=(), repr=False)
 
     @property
     def code_path(self) -> Path:

@@ -255,6 +255,17 @@ def test_definition_tells_what_exists_in_the_kernel_alone(live):
     )
     with pytest.raises(RespondToModel, match="There is no symbol numbr"):
         read(definition, live, name="numbr")
+    with pytest.raises(RespondToModel, match="no symbol number: it exists in the live kernel alon"):
+        read(references, live, name_path="number")
+
+
+def test_where_a_cell_defined_something_is_words(live):
+    code = compile("class Made:\n    def f(self): ...\n", "/tmp/ipykernel_7/1.py", "exec")
+    exec(code, held := {"__name__": "__main__"})
+    live.turn.live_kernel.namespace.update(made=held["Made"](), Made=held["Made"])
+    assert find_live("made", live).where == "a cell of the notebook, its class"
+    assert find_live("Made", live).where == "a cell of the notebook"
+    assert find_live("Made.f", live).where == "a cell of the notebook, line 2"
 
 
 def test_what_both_know_is_joined_and_marked(live):

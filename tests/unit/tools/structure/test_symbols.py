@@ -195,6 +195,8 @@ def test_by_hand_it_is_a_list(ctx):
     found = asyncio.run(symbols("shapes.py"))
     assert [each.name_path for each in found][:2] == ["Shape", "Shape/area"]
     assert len(found) == 5 and "class Square" in repr(found)
+    assert [found[0], *found[1:]] == list(found)
+    assert "return" not in repr(found[0])  # the file's text is not shown
 
 
 # -- with a server --------------------------------------------------------------------------------
