@@ -266,6 +266,8 @@ def _changing() -> Iterator[JsonObject]:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with locked(path):
+            for left in path.parent.glob(f".{path.name}-*"):
+                left.unlink()  # a kernel was killed while it wrote its keys there
             hosts = dict(_read())
             yield hosts
             text = json.dumps({"version": 1, "hosts": hosts}, indent=1) + "\n"

@@ -116,6 +116,15 @@ def test_others_stay_when_one_comes_or_goes():
 
 
 @pytest.mark.usefixtures("no_keyring")
+def test_what_a_killed_kernel_was_writing_is_removed_with_the_next_change(file):
+    keep_key("one.example", "sk-1")
+    left = file.with_name(f".{file.name}-a1b2c3d4")
+    left.write_text("sk-1", encoding="utf-8")
+    keep_key("two.example", "sk-2")
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+@pytest.mark.usefixtures("no_keyring")
 def test_what_another_process_has_changed_is_seen(file):
     assert stored_key(ADDRESS) is None and knows_about(ADDRESS)
     file.parent.mkdir(parents=True)
