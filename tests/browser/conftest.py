@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="package")
 def spare() -> list[Page]:
-    """Return the page of JupyterLab that the last test has left, if it left one."""
+    """Return the page that the last test has left, if it left one."""
     return []
 
 
@@ -52,15 +52,14 @@ def pages(lab: Lab, spare: list[Page]) -> Iterator[list[NotebookPage]]:
     yield pages
     folder = os.environ.get("AGENT_MAGICS_PICTURES")
     for page in pages:
-        if folder and not page.page.is_closed():
+        if folder and not page.closed:
             page.page.screenshot(
                 path=Path(folder) / page.name.replace(".ipynb", ".png").replace("/", "_")
             )
-        left = page.leave()
-        if left and not spare:
-            spare.append(left)
-        elif left:
-            left.close()
+        page.leave()
+    for other in spare[1:]:
+        other.close()
+    del spare[1:]
     lab.shut_down_kernels()
     assert [error for page in pages for error in page.errors] == []
 
@@ -75,23 +74,22 @@ def notebook(
 ) -> Open:
     """Return a function that opens a new notebook of these cells, with a kernel."""
 
-    def open_new(cells: Sequence[str], *, without: str = "") -> NotebookPage:
+    def open_new(cells: Sequence[str], *, without: str = "", kernel: bool = True) -> NotebookPage:
         folder = re.sub(r"\W+", "_", request.node.name).strip("_")
         name = f"{folder}/{len(pages)}.ipynb"
         lab.write(name, cells)
-        left = spare.pop() if spare and not without else None
-        pages.append(NotebookPage(browser, lab, name, without=without, spare=left))
-        return pages[-1].open()
+        pages.append(NotebookPage(browser, lab, name, without=without, spare=spare))
+        return pages[-1].open(kernel=kernel)
 
     return open_new
 
 
 @pytest.fixture
-def reopen(lab: Lab, browser: BrowserContext, pages: list[NotebookPage]) -> Open:
-    """Return a function that opens a saved notebook in a new page, with no wait for a kernel."""
+def reopen(lab: Lab, browser: BrowserContext, pages: list[NotebookPage], spare: list[Page]) -> Open:
+    """Return a function that loads JupyterLab with a saved notebook, with no wait for a kernel."""
 
     def open_saved(name: str, *, without: str = "") -> NotebookPage:
-        pages.append(NotebookPage(browser, lab, name, without=without))
-        return pages[-1].open(kernel=False)
+        pages.append(NotebookPage(browser, lab, name, without=without, spare=spare))
+        return pages[-1].open(kernel=False, anew=True)
 
     return open_saved

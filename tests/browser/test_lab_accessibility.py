@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 from tests.browser.test_lab_saved import CODE, FIGURE, PATCH, PLAN
 from tests.support.accessibility import OURS, faults, taken_keys, unreachable
 from tests.support.kernels.cells import scripted
-from tests.support.lab import ITEM, Lab, NotebookPage
+from tests.support.lab import ITEM, NotebookPage
 
 Open = Callable[..., NotebookPage]
 
@@ -96,13 +96,12 @@ WIDE = """ours => [...document.querySelectorAll(`.jp-Notebook ${ours}`)].flatMap
 })"""
 
 
-def test_nothing_is_wrong_with_any_saved_item(lab: Lab, reopen: Open) -> None:
+def test_nothing_is_wrong_with_any_saved_item(notebook: Open) -> None:
     outputs = [
         nbformat.v4.new_output("display_data", data={ITEM: {"version": 1, **item}})
         for item in ITEMS
     ]
-    lab.write("items/all.ipynb", [nbformat.v4.new_code_cell("", outputs=outputs)])
-    page = reopen("items/all.ipynb")
+    page = notebook([nbformat.v4.new_code_cell("", outputs=outputs)], kernel=False)
     expect(page.cell(0).locator(".am-item")).to_have_count(len(outputs))
     # As on a page whose kernel hears it, so that the row of a sub-agent has its button.
     page.page.evaluate("document.querySelector('.jp-NotebookPanel').classList.add('am-linked')")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import BrowserContext, expect
+from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.support.kernels.cells import scripted
 from tests.support.lab import Lab, NotebookPage, items_of
@@ -28,8 +28,10 @@ def other(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
 
 @pytest.mark.needs("package notebook")
 @pytest.mark.parametrize("other", [{"front": "notebook"}], indirect=True, ids=["notebook"])
-def test_notebook_7_has_all_but_the_status_bar(other: Lab, browser: BrowserContext) -> None:
-    page = NotebookPage(browser, other, "a.ipynb").open()
+def test_notebook_7_has_all_but_the_status_bar(
+    other: Lab, browser: BrowserContext, spare: list[Page]
+) -> None:
+    page = NotebookPage(browser, other, "a.ipynb", spare=spare).open()
     page.run(0)
     page.wait_for_link()
     expect(page.cell(1).locator(".am-prompt")).to_be_visible()
@@ -56,12 +58,12 @@ def test_notebook_7_has_all_but_the_status_bar(other: Lab, browser: BrowserConte
 @pytest.mark.needs("package jupyter_collaboration")
 @pytest.mark.parametrize("other", [{"shared": True}], indirect=True, ids=["shared"])
 def test_nothing_is_lost_where_two_work_on_one_document(
-    other: Lab, browser: BrowserContext
+    other: Lab, browser: BrowserContext, spare: list[Page]
 ) -> None:
-    page = NotebookPage(browser, other, "a.ipynb").open()
+    page = NotebookPage(browser, other, "a.ipynb", spare=spare).open()
     page.run(0)
     page.wait_for_link()
-    second = NotebookPage(browser, other, "a.ipynb").open()
+    second = NotebookPage(browser, other, "a.ipynb", spare=spare).open()
     page.start(1)
     page.wait_for_question()
     second.cell(2).locator(".cm-content").click()

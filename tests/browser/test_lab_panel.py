@@ -71,7 +71,7 @@ def test_a_question_of_a_notebook_that_no_page_shows_is_answered(
     page.answer("Approve")
     lab.write("other.ipynb", ["1"])
     page.save()
-    page.page.goto("about:blank")
+    page.close()
     other = reopen("other.ipynb")
     shown = panel(other)
     expect(row(shown, "Agents", "in the background")).to_have_count(1)

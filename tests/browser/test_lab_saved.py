@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 from agent_magics.render.blocks.display import VERSION
 from agent_magics.render.mime import item_bundle
 from tests.support.kernels.cells import AGENTS, scripted
-from tests.support.lab import ITEM, Lab, NotebookPage, items_of
+from tests.support.lab import ITEM, NotebookPage, items_of
 
 Open = Callable[..., NotebookPage]
 
@@ -105,14 +105,13 @@ FORMULAS = [
 
 
 @pytest.mark.parametrize("extension", ["with", "without"])
-def test_formulas_are_set_and_prices_are_not(lab: Lab, reopen: Open, extension: str) -> None:
+def test_formulas_are_set_and_prices_are_not(notebook: Open, extension: str) -> None:
     cells = []
     for text, _ in FORMULAS:
         data = item_bundle({"version": VERSION, "kind": "text", "text": text})
         output = nbformat.v4.new_output("display_data", data=data)
         cells.append(nbformat.v4.new_code_cell("", outputs=[output]))
-    lab.write("formulas/saved.ipynb", cells)
-    page = reopen("formulas/saved.ipynb", without="" if extension == "with" else "agent-magics")
+    page = notebook(cells, without="" if extension == "with" else "agent-magics", kernel=False)
     formulas = [page.area(number).locator("mjx-container") for number in range(len(FORMULAS))]
     for number, (text, count) in enumerate(FORMULAS):
         if "$5" in text:

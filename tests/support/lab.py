@@ -67,9 +67,18 @@ _NOT_SERVED = ("jupyter_lsp",)
 # Real-time collaboration: its parts of the server and of the page.
 _SHARING = ("jupyter_server_ydoc", "jupyter_server_fileid")
 _SHARED = ("@jupyter/collaboration-extension", "@jupyter/docprovider-extension")
-# Closes what is open, and what stands beside it, without a question about saving.
+# All that pages load of what is installed, since they load also what is disabled.
+_LOADED = (
+    "agent-magics",
+    "anywidget",
+    "jupyterlab_pygments",
+    "@jupyter-widgets/jupyterlab-manager",
+)
+# Closes what is open, and what stands beside it, without a question about saving; but not while a
+# kernel starts: JupyterLab would throw errors later, when that kernel is shut down.
 CLOSE = """async () => {
   const {shell} = window.jupyterapp, open = [...shell.widgets('main')];
+  await Promise.all(open.map(each => each.sessionContext?.ready));
   const closed = open.map(each => new Promise(done => each.disposed.connect(done)));
   for (const each of open) {
     if (each.context) each.context.model.dirty = false;
@@ -85,7 +94,8 @@ _UNCOUNT = """number => {
   const cells = window.jupyterapp.shell.currentWidget.content.widgets;
   cells.filter(cell => cell.model.type === 'code')[number].model.executionCount = null;
 }"""
-EXTENSION = Path(sys.prefix) / "share" / "jupyter" / "labextensions" / "agent-magics"
+_EXTENSIONS = Path(sys.prefix) / "share" / "jupyter" / "labextensions"
+EXTENSION = _EXTENSIONS / "agent-magics"
 
 
 def launch(playwright: Playwright, profile: Path) -> BrowserContext:
@@ -125,6 +135,10 @@ class Lab:
             file = home / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(json.dumps(values), encoding="utf-8")
+        for name in (*_LOADED, *(_SHARED if shared else ())):
+            link = home / "extensions" / name
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(_EXTENSIONS / name)
         spec = home / "jupyter/kernels/python3/kernel.json"
         spec.parent.mkdir(parents=True)
         spec.write_text(json.dumps({**_KERNEL, "argv": forked.command()}), encoding="utf-8")
@@ -149,6 +163,7 @@ class Lab:
                 *(f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={self.folder}"),
                 *("--LabApp.news_url=None", "--LabApp.extension_manager=readonly"),
                 f"--{app}.expose_app_in_browser=True",
+                f"--LabServerApp.labextensions_path={self._home / 'extensions'}",
                 f"--ServerApp.jpserver_extensions={dict.fromkeys(off, False)}",
             ],
             env={**os.environ, **{name: str(self._home / sub) for name, sub in own.items()}},
@@ -201,10 +216,8 @@ class Lab:
         """Disable an extension for the pages opened from now on; "" enables all again."""
         file = self._home / "config" / "labconfig" / "page_config.json"
         file.parent.mkdir(parents=True, exist_ok=True)
-        off = (*((extension,) if extension else ()), *(() if self._shared else _SHARED))
-        disabled = dict.fromkeys((*off, "@jupyter-notebook/lab-extension"), True)
         # To see whether JupyterLab must be built anew, its server runs Node for each page.
-        config = {"disabledExtensions": disabled, "buildCheck": False}
+        config = {"disabledExtensions": {extension: True} if extension else {}, "buildCheck": False}
         file.write_text(json.dumps(config), encoding="utf-8")
 
     def address(self, name: str) -> str:
@@ -248,10 +261,12 @@ class NotebookPage:
     Attributes:
         frames: the messages of the kernel on the page's web sockets.
         errors: uncaught exceptions in the page.
+        closed: whether it is open no more, and another may have the page.
 
     Args:
         without: an extension that this front end does not have.
-        spare: a page of JupyterLab that an earlier test has left.
+        spare: pages that others have left, of which this takes one, and to which it adds its own:
+            in a new page JupyterLab takes twice as much to load.
     """
 
     def __init__(
@@ -261,14 +276,15 @@ class NotebookPage:
         name: str,
         *,
         without: str = "",
-        spare: Page | None = None,
+        spare: list[Page] | None = None,
     ) -> None:
         self.lab = lab
         self.name = name
         self.frames: list[bytes] = []
         self.errors: list[str] = []
-        self._loaded = spare is not None
-        self.page: Page = spare or browser.new_page()
+        self.closed = False
+        self._spare = [] if spare is None else spare
+        self.page: Page = self._spare.pop() if self._spare else browser.new_page()
         self.page.on("pageerror", self._keep_error)
         self.page.on("websocket", self._listen)
         self._without = without
@@ -278,9 +294,14 @@ class NotebookPage:
         """Make a gate in the notebook's folder, which is where its kernel works."""
         return Gate((self.lab.folder / self.name).with_name(name))
 
-    def open(self, *, kernel: bool = True) -> "NotebookPage":
-        """Open the notebook; with `kernel`, wait until cells can be run."""
-        if self._loaded:
+    def open(self, *, kernel: bool = True, anew: bool = False) -> "NotebookPage":
+        """Open the notebook; with `kernel`, wait until cells can be run.
+
+        Args:
+            kernel: whether to wait for it.
+            anew: whether to load JupyterLab also where the page that another has left shows it.
+        """
+        if self._shows_lab and not (anew or self._without):
             self.page.evaluate(OPEN, self.name)
             self._wait_for_cells(0, kernel=kernel)
             return self
@@ -323,26 +344,36 @@ class NotebookPage:
         if folder := os.environ.get("AGENT_MAGICS_PICTURES"):
             self.page.screenshot(path=Path(folder) / f"{name}.png")
 
-    def close(self) -> None:
-        """Close the page; the kernel goes on."""
-        self.page.close()
+    @property
+    def _shows_lab(self) -> bool:
+        return self.page.url.startswith(self.lab.url)
 
-    def leave(self) -> Page | None:
-        """Close the notebook; return the page, for the next test, if it is one that will do."""
-        of_lab = self.page.url.startswith(self.lab.url)
-        if self.page.is_closed() or self._without or self.errors or not of_lab:
+    def close(self) -> None:
+        """Close all that the page shows, JupyterLab too; the kernel goes on."""
+        self._give_up()
+        self.page.goto("about:blank")
+
+    def leave(self) -> None:
+        """Close the notebook; leave JupyterLab open for the next one, if it will do."""
+        if self.closed:
+            return
+        if self._without or self.errors or not self._shows_lab:
             self.close()
-            return None
+        else:
+            self._give_up()
+            self.page.evaluate(CLOSE)
+
+    def _give_up(self) -> None:
+        self.closed = True
         self.page.remove_listener("pageerror", self._keep_error)
         self.page.remove_listener("websocket", self._listen)
-        self.page.evaluate(CLOSE)
         self.page.set_viewport_size(_VIEWPORT)
-        return self.page
+        self._spare.append(self.page)
 
     def _keep_error(self, error: Error) -> None:
         # JupyterLab itself gives up what a kernel that restarts has not answered, and what it was
-        # saving or starting when its notebook was closed; and a page without the extension has
-        # errors of its own alone.
+        # saving when its notebook was closed; and a page without the extension has errors of its
+        # own alone.
         own = (
             "message before replies were done" in str(error)
             or str(error) == "Disposed"
