@@ -139,7 +139,9 @@ LINES = [
     *lines_of(
         "tokens",
         "tokens",
-        ("first", "tokens", "instructions and tools of a first request, tokens", {"limit": 4000}),
+        ("plain", "tokens", "a first request: files, commands, patches, plan", {"limit": 2500}),
+        ("first", "tokens", "with sub-agents, questions, memory, symbols", {"limit": 4000}),
+        ("python", "tokens", "with the live kernel's Python"),
         ("values", "tokens", "the longest text of a large value, tokens", {"limit": 400}),
     ),
     *lines_of(

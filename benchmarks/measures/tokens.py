@@ -6,20 +6,33 @@ code (`agent_magics.engine.context.tokens`); no tokenizer is needed.
 
 import json
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 BYTES_A_TOKEN = 4
 
 
-def first_request() -> dict[str, float]:
-    """Measure the instructions and the tools of a first request."""
+def plain_tools() -> list[str]:
+    """Return the tools of the set "coding" without those that were added to it later."""
+    from agent_magics.tools import AGENTS, MEMORY, STRUCTURE, TOOL_SETS  # noqa: PLC0415
+
+    added = {*AGENTS, *MEMORY, *STRUCTURE, "request_user_input"}
+    return [name for name in TOOL_SETS["coding"] if name not in added]
+
+
+def first_request(tools: Callable[[], Sequence[str]]) -> dict[str, float]:
+    """Measure the instructions and the tools of a first request in a folder with code."""
     from agent_magics import Agent, ScriptedModel  # noqa: PLC0415
     from agent_magics.models.wires.responses.items import encode_tools  # noqa: PLC0415
 
     model = ScriptedModel(["Hello."])
-    with Agent(model, approval="never") as agent:
-        agent.run_sync("Hi.")
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "code.py").write_text("x = 1\n", encoding="utf-8")
+        with Agent(model, tools(), cwd=folder, approval="never") as agent:
+            agent.run_sync("Hi.")
     request = model.requests[0]
     each = {spec.spec.name: len(encode_tools((spec,))) for spec in request.tools}
     print(json.dumps(each), file=sys.stderr)
@@ -54,7 +67,9 @@ def values() -> dict[str, float]:
 
 
 SUBJECTS: dict[str, Callable[[], dict[str, float]]] = {
-    "first": first_request,
+    "plain": partial(first_request, plain_tools),
+    "first": partial(first_request, lambda: ["coding"]),
+    "python": partial(first_request, lambda: ["data"]),
     "values": values,
 }
 
