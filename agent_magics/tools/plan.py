@@ -43,7 +43,7 @@ def update_plan(
 
     Args:
         steps: all steps in order; ids are unique, at most one step is in_progress.
-        explanation: why the plan changed, in a few words.
+        explanation: why it has changed.
     """
     _check(steps)
     if ctx is not None:

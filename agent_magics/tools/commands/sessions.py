@@ -86,7 +86,7 @@ def exec_command(
 
     Args:
         cmd: the script.
-        workdir: the folder, else the workspace.
+        workdir: else the workspace.
         shell: bash, else sh.
         login: read the profile first.
         tty: with a terminal, which typing needs.
@@ -272,7 +272,7 @@ def _collect_new(session: CommandSession) -> CommandResult:
 
 @tool(name="list_sessions", parallel=True, mutating=False)
 def list_sessions(*, ctx: ToolContext | None = None) -> "SessionList":
-    """List the sessions of this conversation: those that run, and those that have ended."""
+    """List the sessions of this conversation, running and ended."""
     return SessionList(processes_of(ctx).sessions())
 
 

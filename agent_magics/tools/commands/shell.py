@@ -100,8 +100,8 @@ def shell(
     no terminal and no input.
 
     Args:
-        command: the program and its arguments, each a string of its own.
-        workdir: the folder, else the workspace.
+        command: program and arguments, each a string of its own.
+        workdir: else the workspace.
         timeout_ms: milliseconds until all of it is killed, at most 3600000.
         sandbox_permissions: more only where the command needs it.
         justification: why more: a sentence for the person.
@@ -133,7 +133,7 @@ def shell_command(
 
     Args:
         command: the script.
-        workdir: the folder, else the workspace.
+        workdir: else the workspace.
         timeout_ms: milliseconds until all of it is killed, at most 3600000.
         login: run it in a login shell, which reads the profile first.
         sandbox_permissions: more only where the command needs it.
@@ -154,8 +154,8 @@ def local_shell(
     """Run a command that the model asks for with the Responses API's own shell call.
 
     Args:
-        command: the program and its arguments, each a string of its own.
-        workdir: the folder, else the workspace.
+        command: program and arguments, each a string of its own.
+        workdir: else the workspace.
         timeout_ms: milliseconds until all of it is killed, at most 3600000.
     """
     check_words(command)

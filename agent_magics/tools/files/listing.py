@@ -44,7 +44,7 @@ def list_dir(
         path: the folder.
         recursive: also what its folders hold.
         max_depth: levels, 1 for its own entries; means recursive.
-        pattern: a glob that names must match, such as *.py or src/**/*.{js,ts}.
+        pattern: a glob for names, such as *.py or src/**/*.{js,ts}.
         sort: size: the largest first; mtime: the latest change first.
         include_hidden: dot files too.
         detail_level: "full" shows times of change, page by page.

@@ -216,7 +216,7 @@ def apply_patch(
 ) -> PatchResult:
     """Change, add, delete and move text files; either the whole patch is applied or nothing.
 
-    A patch looks like this:
+    A patch:
 
     *** Begin Patch
     *** Update File: src/app.py

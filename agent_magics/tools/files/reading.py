@@ -51,7 +51,7 @@ def read_file(
         path: the file.
         start_line: first line, counted from 1.
         end_line: last line.
-        max_lines: most lines; 250 if not given.
+        max_lines: most lines, else 250.
         offset_bytes: byte to start at instead.
 
     Returns:

@@ -53,9 +53,9 @@ def grep_files(
     given as path.
 
     Args:
-        pattern: the expression, for single lines.
+        pattern: for single lines.
         path: the file or folder.
-        file_pattern: a glob that files must match, such as *.py or src/**/*.{js,ts}.
+        file_pattern: a glob for files, such as *.py or src/**/*.{js,ts}.
         case_sensitive: false ignores case.
         max_results: most lines or files; else 200.
         context: lines around each, up to 20.
