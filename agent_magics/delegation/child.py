@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from agent_magics.delegation.clock import WorkClock
 from agent_magics.delegation.parent import ParentLink
 from agent_magics.delegation.types import AgentType, limits_of
 from agent_magics.dispatch.pool import POOL
@@ -31,6 +30,7 @@ from agent_magics.protocol.events import (
 )
 from agent_magics.protocol.items import AssistantMessage, Content
 from agent_magics.protocol.ops import Interrupt, StartTurn, Steer
+from agent_magics.time_limit import TimeLimit
 
 # Seconds between reports of its progress, and characters of a call in them.
 INTERVAL = 0.5
@@ -67,7 +67,7 @@ class SubAgent:
         request: SubAgentRequest,
         budget: AgentBudget,
         link: ParentLink,
-        clock: WorkClock,
+        clock: TimeLimit,
         session: Session,
         setup: TurnConfig,
     ) -> None:
@@ -245,7 +245,7 @@ class SubAgent:
             "problem": self.problem,
             "tools": request.tools,
             "model": request.model,
-            "seconds": round(self.clock.seconds, 1),
+            "seconds": round(self.clock.used, 1),
             "requests": spending.requests,
             "tokens": self.tokens,
             "cost": spending.cost,

@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_magics.delegation.clock import WorkClock
 from agent_magics.dispatch.context import TurnContext
 from agent_magics.dispatch.pool import POOL
 from agent_magics.engine.budget import Budget
@@ -18,6 +17,7 @@ from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.events import Event
 from agent_magics.protocol.items import Usage
 from agent_magics.protocol.ops import Answer, DynamicToolResponse
+from agent_magics.time_limit import TimeLimit
 
 # Answers a question where no turn of the parent is there to ask in.
 AnswerBlocking = Callable[[Any], Answer]
@@ -93,7 +93,7 @@ class ParentLink:
         path: str,
         conversation: Conversation,
         turns: PresentTurns,
-        clock: WorkClock,
+        clock: TimeLimit,
         answer: AnswerBlocking | None = None,
     ) -> None:
         self._path = path

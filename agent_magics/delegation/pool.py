@@ -22,7 +22,6 @@ from agent_magics.delegation.admission import (
     chosen_type,
 )
 from agent_magics.delegation.child import SubAgent, bring_results, report
-from agent_magics.delegation.clock import WorkClock
 from agent_magics.delegation.parent import AnswerBlocking, ParentLink, ParentTurn, PresentTurns
 from agent_magics.delegation.rights import narrowed
 from agent_magics.delegation.sharing import shared
@@ -44,6 +43,7 @@ from agent_magics.protocol.errors import AgentMagicsError, FatalError, RespondTo
 from agent_magics.protocol.events import SubAgentChanged
 from agent_magics.protocol.items import Usage
 from agent_magics.protocol.records import RecordBegun
+from agent_magics.time_limit import TimeLimit
 
 # Sub-agents that work at the same time. They have none of their own.
 AT_A_TIME = 4
@@ -151,7 +151,7 @@ class AgentPool:
     ) -> SubAgent:
         """Make a sub-agent that has not begun."""
         path = f"{self._session.agent}/{name}"
-        clock = WorkClock(budget.seconds or math.inf, lambda: self._late(agent))
+        clock = TimeLimit(budget.seconds or math.inf, lambda: self._late(agent))
         link = ParentLink(path, self._present_conversation(), self._turns, clock, answer)
         own = narrowed(setup, kind, request, budget, path, link, output)
         if place is None:
@@ -367,7 +367,7 @@ class AgentPool:
         agent.session.conversation.spending = _spent(last)
         agent.id, agent.text, agent.link.turn = last.conversation, last.text, turn
         agent.end(last.status, last.problem)
-        agent.clock.worked(last.seconds)
+        agent.clock.add(last.seconds)
         return agent
 
     @property

@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 from agent_magics.approval.actions import Action, NeedsApproval
 from agent_magics.dispatch.consent.edits import readable_payload
-from agent_magics.dispatch.context import CallStatus, ToolContext, TurnContext
+from agent_magics.dispatch.context import ToolContext, TurnContext
 from agent_magics.dispatch.registry import ToolHandler, ToolInvocation
+from agent_magics.dispatch.status import CallStatus
 from agent_magics.protocol.events import Event, ToolCallChanged
 from agent_magics.protocol.tools import ToolCall, ToolOutput
 

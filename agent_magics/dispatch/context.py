@@ -2,7 +2,6 @@
 
 import math
 import threading
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -15,6 +14,7 @@ from agent_magics.dispatch.catalog.offer import ToolOffer
 from agent_magics.dispatch.results.json_text import plain_object
 from agent_magics.dispatch.results.stored import HandleStore, is_handle
 from agent_magics.dispatch.results.values import plain_text
+from agent_magics.dispatch.status import CallStatus
 from agent_magics.dispatch.turn import (
     AgentServers,
     ChangeTracker,
@@ -29,72 +29,11 @@ from agent_magics.protocol.events import Event, ToolCallUpdated
 from agent_magics.protocol.items import Item, Json
 from agent_magics.protocol.ops import Answer, DynamicToolResponse
 from agent_magics.protocol.tools import ToolOutput
+from agent_magics.time_limit import TimeLimit
 
 if TYPE_CHECKING:  # a run that starts no command or server imports neither
     from agent_magics.exec.processes import ProcessManager
     from agent_magics.symbols.servers.project import LanguageServers
-
-
-# Progress updates of one call that are all sent; of more, one in so many seconds. Each is drawn and
-# recorded, and a generator or a server may make thousands in a second, without end.
-FREE_UPDATES = 100
-UPDATE_INTERVAL = 0.1
-
-
-class Clock(Protocol):
-    """A call's time limit."""
-
-    @property
-    def is_late(self) -> bool:
-        """Whether the time limit has passed."""
-
-    def stopped(self) -> AbstractContextManager[None]:
-        """Pause the time limit inside this context; from any thread."""
-
-
-class CallStatus:
-    """The decisions about a call that its tool may read and not change.
-
-    Attributes:
-        bypass_sandbox: whether this attempt may leave the sandbox, by an approval or a rule.
-        read_only: whether it is a command known to only read: no question, no folder to write.
-        judged: whether the accessed paths have been approved already.
-        permit: answers `ToolContext.ask`; None until the call is judged.
-        ready: the result of the tool's `init`; None where it has none.
-        clock: the call's time limit, paused while a question waits.
-        is_cancelled: whether the turn was interrupted.
-        cancelled: the same as an event; created when a tool first reads it, since most never do.
-        reads: the files that the call names to read them, as absolute paths without symlinks.
-        updates: how many updates of its progress were sent, the last one at `updated`.
-    """
-
-    # Class attributes are the initial values, so that making an object sets few attributes.
-    bypass_sandbox = False
-    read_only = False
-    judged = False
-    permit: Callable[..., Awaitable[None]] | None = None
-    ready: Any = None
-    clock: Clock | None = None
-    is_cancelled = False
-    cancelled: threading.Event | None = None
-    reads: tuple[str, ...] = ()
-    updates = 0
-    updated = 0.0
-
-    def may_update(self) -> bool:
-        """Count an update of the progress; return False where it comes too soon after many."""
-        now = time.monotonic()
-        if self.updates >= FREE_UPDATES and now - self.updated < UPDATE_INTERVAL:
-            return False
-        self.updates, self.updated = self.updates + 1, now
-        return True
-
-    def cancel(self) -> None:
-        """Notify the tool that the turn is over."""
-        # In this order, against the order in `ToolContext.cancelled`, no thread can miss it.
-        self.is_cancelled = True
-        if self.cancelled is not None:
-            self.cancelled.set()
 
 
 _MOST_TITLE = 500  # characters
@@ -270,7 +209,7 @@ class ToolContext:
         return self._status.ready
 
     @property
-    def clock(self) -> Clock | None:
+    def clock(self) -> TimeLimit | None:
         """The call's time limit, paused while a question waits; None where it has none."""
         return self._status.clock
 

@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from agent_magics import Call, FatalError, ToolContext, tool
-from agent_magics.dispatch.stages.attempt import TimeLimit
 from agent_magics.dispatch.tool import Preparation
+from agent_magics.time_limit import CancellingLimit
 from tests.support.turns import PATIENCE, assert_valid, scripted
 
 STOPPED = "was stopped: it took longer than 0.05 s."
@@ -90,7 +90,7 @@ def test_no_time_passes_while_a_person_thinks():
     clocks = []
 
     def answer(question):
-        ends.append(clocks[0].timeout.when())
+        ends.append(clocks[0]._timer)
         return "approve"
 
     agent = scripted(tools=[asks], approval="on-request", on_question=answer)
@@ -104,7 +104,7 @@ def test_no_time_passes_while_another_tool_works():
     @tool(parallel=True)
     def slow() -> str:
         """Be slow."""
-        ends.append(clocks[0].timeout.when())
+        ends.append(clocks[0]._timer)
         return "slow"
 
     @tool(timeout=PATIENCE)
@@ -119,14 +119,25 @@ def test_no_time_passes_while_another_tool_works():
 
 def test_a_clock_goes_on_where_it_stood():
     async def main():
-        limit = TimeLimit(100)
-        async with limit.timeout:
-            before = limit.timeout.when()
+        async with CancellingLimit(100) as limit:
             with limit.stopped():
                 with limit.stopped():
-                    assert limit.timeout.when() is None
-                assert limit.timeout.when() is None
-            assert limit.timeout.when() >= before
+                    assert limit._timer is None
+                assert limit._timer is None
+                left = limit.left
+            assert limit._timer.when() >= asyncio.get_running_loop().time() + left - 1
+            assert not limit.is_late
+
+    asyncio.run(main())
+
+
+def test_a_question_that_is_answered_after_the_end_starts_no_clock_again():
+    async def main():
+        async with CancellingLimit(100) as limit:
+            waiting = limit.stopped()
+            waiting.__enter__()
+        waiting.__exit__(None, None, None)
+        assert limit._timer is None
 
     asyncio.run(main())
 
@@ -195,8 +206,8 @@ def test_what_is_ready_stays_where_it_is():
 
 def test_time_that_waits_is_not_counted():
     async def count() -> list[float]:
-        limit, used = TimeLimit(100), []
-        async with limit.timeout:
+        used = []
+        async with CancellingLimit(100) as limit:
             await asyncio.sleep(0.02)
             with limit.stopped():
                 used.append(limit.used)

@@ -1,8 +1,8 @@
-"""Runs the tool of a call: prepares it where needed, and enforces its time limit."""
+"""Runs the tool of a call: prepares it where needed, and limits its time."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar, TypeVarTuple
 
 from agent_magics.dispatch.call import CallInProgress
@@ -10,6 +10,7 @@ from agent_magics.dispatch.context import ToolContext, status_of
 from agent_magics.dispatch.pool import POOL
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.tools import ToolOutput
+from agent_magics.time_limit import CancellingLimit, TimeLimit
 
 Ts = TypeVarTuple("Ts")
 R = TypeVar("R")
@@ -17,66 +18,6 @@ R = TypeVar("R")
 # Seconds that work on a thread gets to clean up when its turn is interrupted.
 CLEAN_UP_LIMIT = 0.9
 COUNT_INTERVAL = 10  # seconds between two times that a call's count is shown
-
-
-class TimeLimit:
-    """A call's time limit in seconds, paused while the call waits for a person or another tool.
-
-    It runs on the engine's loop; `stopped` may be used from any thread.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._timeout = asyncio.timeout(seconds)
-        self._seconds = self._left = seconds
-        self._stops = 0
-
-    @property
-    def used(self) -> float:
-        """The seconds used so far, without those in which the limit was paused."""
-        end = self._timeout.when()
-        return self._seconds - (self._left if end is None else end - self._loop.time())
-
-    @property
-    def is_late(self) -> bool:
-        """Whether the time limit has passed."""
-        return self._timeout.expired()
-
-    @property
-    def timeout(self) -> asyncio.Timeout:
-        """The context manager that cancels the work inside at the limit."""
-        return self._timeout
-
-    @contextmanager
-    def stopped(self) -> Iterator[None]:
-        """Pause the time limit inside this context."""
-        self._on_loop(self._stop)
-        try:
-            yield
-        finally:
-            self._on_loop(self._go_on)
-
-    def _on_loop(self, change: Callable[[], None]) -> None:
-        try:
-            here = asyncio.get_running_loop() is self._loop
-        except RuntimeError:
-            here = False
-        if here:
-            change()
-        else:
-            self._loop.call_soon_threadsafe(change)
-
-    def _stop(self) -> None:
-        self._stops += 1
-        end = self._timeout.when()
-        if self._stops == 1 and end is not None and not self._timeout.expired():
-            self._left = max(end - self._loop.time(), 0)
-            self._timeout.reschedule(None)
-
-    def _go_on(self) -> None:
-        self._stops -= 1
-        if self._stops == 0 and self._timeout.when() is None:
-            self._timeout.reschedule(self._loop.time() + self._left)
 
 
 def run_tool(call: CallInProgress) -> Awaitable[ToolOutput]:
@@ -139,15 +80,15 @@ async def limited(context: ToolContext, seconds: float) -> AsyncIterator[None]:
         TimeoutError: the limit passed; the work inside was cancelled.
     """
     status = status_of(context)
-    status.clock = limit = TimeLimit(seconds)
-    counting = _Count(context, limit, seconds)
-    try:
-        async with limit.timeout:
+    async with CancellingLimit(seconds) as limit:
+        status.clock = limit
+        counting = _Count(context, limit, seconds)
+        try:
             yield
-    finally:
-        counting.cancel()
-        if not limit.is_late:  # else the work that is being cancelled still reads it
-            status.clock = None
+        finally:
+            counting.cancel()
+            if not limit.is_late:  # else the work that is being cancelled still reads it
+                status.clock = None
 
 
 class _Count:

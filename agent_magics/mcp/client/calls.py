@@ -8,7 +8,6 @@ import asyncio
 import json
 import time
 from collections.abc import Coroutine, Mapping, Sequence
-from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -31,10 +30,9 @@ from agent_magics.protocol.mcp import (
     McpServerConfig,
     Sampling,
 )
+from agent_magics.time_limit import CancellingLimit, TimeLimit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from mcp.client.client import Client
 
 _MOST_MESSAGES = 200  # messages of one call that are forwarded without delay
@@ -50,15 +48,14 @@ _current: "ContextVar[_RunningCall | None]" = ContextVar("mcp call", default=Non
 class _RunningCall:
     """One running call."""
 
-    def __init__(self, callbacks: McpCallbacks, limit: float) -> None:
+    clock: TimeLimit
+
+    def __init__(self, callbacks: McpCallbacks) -> None:
         self.callbacks = callbacks
-        self.clock = asyncio.timeout(limit)
         self.open = True
         self.questions: set[asyncio.Task[Any]] = set()
         self._messages = 0
         self._last = 0.0
-        self._pauses = 0
-        self._left = limit
 
     async def take_progress(
         self, progress: float, total: float | None, message: str | None
@@ -89,27 +86,12 @@ class _RunningCall:
         question = asyncio.ensure_future(asking)
         self.questions.add(question)
         try:
-            with self._stopped_clock():
+            with self.clock.stopped():
                 await asyncio.wait({question})
             return None if question.cancelled() else question.result()
         finally:
             self.questions.discard(question)
             question.cancel()  # in case the server cancelled its request
-
-    @contextmanager
-    def _stopped_clock(self) -> "Iterator[None]":
-        loop = asyncio.get_running_loop()
-        self._pauses += 1
-        if self._pauses == 1 and (when := self.clock.when()) is not None:
-            self._left = when - loop.time()
-            self.clock.reschedule(None)
-        try:
-            yield
-        finally:
-            self._pauses -= 1
-            if not self._pauses and self.open:
-                with suppress(RuntimeError):  # the call has just timed out
-                    self.clock.reschedule(loop.time() + self._left)
 
 
 class Calls:
@@ -141,11 +123,11 @@ class Calls:
         """
         _check(tool, arguments)
         limit = self._config.tool_timeout_sec
-        call = _RunningCall(callbacks, limit)
+        call = _RunningCall(callbacks)
         self._open.append(call)
         token = _current.set(call)
         try:
-            async with call.clock:
+            async with CancellingLimit(limit) as call.clock:
                 answer = await self._client.call_tool(
                     tool, dict(arguments), progress_callback=call.take_progress
                 )

@@ -7,7 +7,6 @@ import asyncio
 from typing import Any
 
 from agent_magics.delegation.child import SubAgent
-from agent_magics.delegation.clock import WorkClock
 from agent_magics.delegation.parent import ParentLink, PresentTurns
 from agent_magics.delegation.rights import narrowed
 from agent_magics.delegation.types import AgentType
@@ -19,6 +18,7 @@ from agent_magics.models.wires.responses.items import encode_tools
 from agent_magics.protocol.items import UserMessage
 from agent_magics.protocol.ops import Answer
 from agent_magics.rows.asking import Pace, RowAnswer, RowQuestion
+from agent_magics.time_limit import TimeLimit
 
 # Runs side by side, and requests of one.
 AT_ONCE, REQUESTS = 16, 10
@@ -85,7 +85,7 @@ class AgentAsker:
 
     def _made(self) -> SubAgent:
         session = Session(self._parent.engine, f"{self._parent.agent}/row", None)
-        clock = WorkClock(LONGEST, lambda: agent.stop(f"it took more than {LONGEST:g} seconds"))
+        clock = TimeLimit(LONGEST, lambda: agent.stop(f"it took more than {LONGEST:g} seconds"))
         link = ParentLink(
             session.agent, self._parent.conversation, PresentTurns(), clock, _answer_nobody
         )

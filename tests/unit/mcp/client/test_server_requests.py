@@ -8,6 +8,7 @@ import pytest
 from agent_magics.exec.servers import LogRing
 from agent_magics.mcp.client.calls import Calls, _current, _RunningCall
 from agent_magics.protocol.mcp import ElicitationAnswer, McpServerConfig
+from agent_magics.time_limit import CancellingLimit
 from tests.support.mcp.links import Callbacks
 
 LONG = "x" * 2_000_000
@@ -32,10 +33,10 @@ def during_call(act):
 
     async def main():
         calls = Calls(McpServerConfig("s", command="x"), (), log)
-        call = _RunningCall(callbacks, 60)
+        call = _RunningCall(callbacks)
         calls._open.append(call)
         _current.set(call)
-        async with call.clock:
+        async with CancellingLimit(60) as call.clock:
             return await act(calls)
 
     return asyncio.run(main()), callbacks, log.text()

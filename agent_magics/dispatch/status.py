@@ -1,0 +1,58 @@
+"""Defines the decisions about a call: the stages make them, and its tool may read them."""
+
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from agent_magics.time_limit import TimeLimit
+
+# Progress updates of one call that are all sent; of more, one in so many seconds. Each is drawn and
+# recorded, and a generator or a server may make thousands in a second, without end.
+FREE_UPDATES = 100
+UPDATE_INTERVAL = 0.1
+
+
+class CallStatus:
+    """The decisions about a call that its tool may read and not change.
+
+    Attributes:
+        bypass_sandbox: whether this attempt may leave the sandbox, by an approval or a rule.
+        read_only: whether it is a command known to only read: no question, no folder to write.
+        judged: whether the accessed paths have been approved already.
+        permit: answers `ToolContext.ask`; None until the call is judged.
+        ready: the result of the tool's `init`; None where it has none.
+        clock: the call's time limit, paused while a question waits.
+        is_cancelled: whether the turn was interrupted.
+        cancelled: the same as an event; created when a tool first reads it, since most never do.
+        reads: the files that the call names to read them, as absolute paths without symlinks.
+        updates: how many updates of its progress were sent, the last one at `updated`.
+    """
+
+    # Class attributes are the initial values, so that making an object sets few attributes.
+    bypass_sandbox = False
+    read_only = False
+    judged = False
+    permit: Callable[..., Awaitable[None]] | None = None
+    ready: Any = None
+    clock: TimeLimit | None = None
+    is_cancelled = False
+    cancelled: threading.Event | None = None
+    reads: tuple[str, ...] = ()
+    updates = 0
+    updated = 0.0
+
+    def may_update(self) -> bool:
+        """Count an update of the progress; return False where it comes too soon after many."""
+        now = time.monotonic()
+        if self.updates >= FREE_UPDATES and now - self.updated < UPDATE_INTERVAL:
+            return False
+        self.updates, self.updated = self.updates + 1, now
+        return True
+
+    def cancel(self) -> None:
+        """Notify the tool that the turn is over."""
+        # In this order, against the order in `ToolContext.cancelled`, no thread can miss it.
+        self.is_cancelled = True
+        if self.cancelled is not None:
+            self.cancelled.set()
