@@ -4,8 +4,10 @@ A kernel that dies leaves the record: `%agent map` lists it, and the same call g
 """
 
 import asyncio
+import errno
 import fcntl
 import os
+import stat
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -20,6 +22,9 @@ from agent_magics.rows.store import RecordTable
 
 # Seconds between two notes of how far a map is.
 EVERY = 1.0
+
+# Of the file that holds a run's name: opened without a link, without waiting, and not emptied.
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 RUNNING = "running"
 ANOTHER = (
@@ -119,7 +124,10 @@ def _held(path: Path, name: str) -> Iterator[None]:
     digest = blake2b(name.encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()
     own = path.with_name(f"{path.name}-{digest}")
     try:
-        file = own.open("wb")
+        file = os.fdopen(os.open(own, _FLAGS, 0o600), "wb")  # a model may have put a link there
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            file.close()
+            raise OSError(errno.EINVAL, "it is no regular file")
     except OSError as error:
         raise FatalError(f"{own} cannot be written ({error.strerror}).") from None
     with file:

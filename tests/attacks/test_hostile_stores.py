@@ -22,6 +22,7 @@ from agent_magics.records.index import list_conversations
 from agent_magics.records.places import MOST_READ, rollout_folder
 from agent_magics.records.reading import read_first, read_record
 from agent_magics.records.retention import remove_old
+from agent_magics.rows import runs
 from agent_magics.rows.store import AnswerReader
 from agent_magics.rows.tables.folders import PartFiles
 
@@ -176,6 +177,19 @@ def test_what_is_no_part_is_told(tmp_path, make):
     make(tmp_path / "part-00000.parquet")
     with pytest.raises(OSError, match="is no regular file"):
         parts.paths()
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+def test_the_name_of_a_run_is_held_by_a_regular_file_alone(tmp_path, kind):
+    answers, target = tmp_path / "answers.sqlite", tmp_path / "mine"
+    target.write_text("mine")
+    with runs._held(answers, "x"):
+        (place,) = tmp_path.glob("answers.sqlite-*")
+    make = {"link": lambda path: path.symlink_to(target), "pipe": os.mkfifo, "folder": os.mkdir}
+    make[kind](place)
+    with pytest.raises(FatalError, match="cannot be written"), runs._held(answers, "x"):
+        raise AssertionError
+    assert target.read_text() == "mine"
 
 
 # -- conversations that are resumed ----------------------------------------------------------------

@@ -28,7 +28,7 @@ REASONS = {
     "only written": (
         "engine/channels/rollout.py file_history/git_objects.py "
         "kernel/commands/live_code.py kernel/lab/pasted_files.py models/recordings/writing.py "
-        "project/memory.py rows/tables/folders.py"
+        "project/memory.py rows/runs.py rows/tables/folders.py"
     ),
     "temporary files of this process": (
         "dispatch/results/stored.py exec/spool.py exec/temporary_files.py tools/commands/run.py"
