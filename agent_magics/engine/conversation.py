@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from agent_magics.approval.grants import ApprovalStore
 from agent_magics.approval.rules import RuleBook
-from agent_magics.dispatch.results.stored import HandleStore, TextSource, Value
+from agent_magics.dispatch.results.sources import TextSource, Value
+from agent_magics.dispatch.results.stored import HandleStore
 from agent_magics.dispatch.results.values import describe_value
 from agent_magics.dispatch.results.written import write_value
 from agent_magics.engine.channels.redaction import redact_text

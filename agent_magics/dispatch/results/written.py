@@ -11,7 +11,7 @@ from hashlib import sha256
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
-from agent_magics.dispatch.results.stored import Value
+from agent_magics.dispatch.results.sources import Value
 from agent_magics.dispatch.results.values import estimate_size, made_by
 
 BYTES = "bytes"

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from agent_magics.dispatch.results.stored import StoredText, TextSource
+from agent_magics.dispatch.results.sources import StoredText, TextSource
 from agent_magics.dispatch.results.written import read_value
 from agent_magics.engine.conversation import Conversation
 from agent_magics.engine.past.variables import compare, tell_differences
