@@ -22,6 +22,7 @@ _LONGEST_PAUSE = 0.02
 
 # Indices of the fields of /proc/PID/stat after the program's name (man 5 proc_pid_stat)
 _STATE, _PARENT, _FOREGROUND = 0, 1, 5
+_REST = {b"T", b"t", b"Z", b"X"}  # states: stopped, traced, ended
 
 
 def reap(ended: dict[int, int]) -> bool:
@@ -119,17 +120,18 @@ def stop_tree(keep: Collection[int] = ()) -> list[int]:
     children_of = _children_of if table is None else table.children_of
     found: dict[int, None] = {}  # a set that keeps the order
     while True:
+        # Before the walk, which then sees each child of those that have come to rest. Some that had
+        # are stopped again: another process may have continued them.
+        moving = [pid for pid in found if _may_fork(pid, children_of)]
+        if table is not None:
+            table.refresh()
         new = [pid for pid in _walk(os.getpid(), keep, children_of) if pid not in found]
         found.update(dict.fromkeys(new))
-        # Again to those already stopped: another process may have continued them.
-        moving = new or [pid for pid in found if _may_fork(pid)]
-        moving = [pid for pid in moving if _stop(pid)]
+        moving = [pid for pid in (*moving, *new) if _stop(pid)]
         if not moving or time.monotonic() > deadline:
             return list(found)
         if not new:
             time.sleep(_FIRST_PAUSE)
-        if table is not None:
-            table.refresh()
 
 
 def _stop(pid: int) -> bool:
@@ -141,10 +143,12 @@ def _stop(pid: int) -> bool:
     return True
 
 
-def _may_fork(pid: int) -> bool:
-    # Excluded: stopped, traced, ended, and uninterruptible, as the parent of a vfork is.
-    fields = _read_stat(pid)
-    return bool(fields) and fields[_STATE] not in (b"T", b"t", b"Z", b"X", b"D")
+def _may_fork(pid: int, children_of: Callable[[int], list[int]]) -> bool:
+    """Return whether a thread of a process that was sent SIGSTOP may still be inside a fork."""
+    # Uninterruptible is the parent of a vfork for as long as its child, which is there, is stopped.
+    # One that has no child may be halfway through a fork.
+    rests = _REST | ({b"D"} if children_of(pid) else set())
+    return any(fields[_STATE] not in rests for fields in _read_threads(pid))
 
 
 def foreground_group(leader: int) -> int:
@@ -229,7 +233,15 @@ def _children_of(pid: int) -> list[int]:
     return children
 
 
-def _read_stat(pid: int) -> list[bytes]:
+def _read_threads(pid: int) -> list[list[bytes]]:
+    """Return what `_read_stat` does, for each thread."""
+    threads: list[str] = []
+    with contextlib.suppress(OSError):  # it has ended meanwhile
+        threads = os.listdir(f"/proc/{pid}/task")
+    return [fields for thread in threads if (fields := _read_stat(f"{pid}/task/{thread}"))]
+
+
+def _read_stat(pid: int | str) -> list[bytes]:
     """Return the fields of /proc/PID/stat after the program's name; [] if the process is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:

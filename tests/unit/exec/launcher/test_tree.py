@@ -133,6 +133,57 @@ print(json.dumps([stopped, afterwards]))
     assert all(set(found) <= set(stopped) for found in afterwards)
 
 
+@pytest.mark.parametrize("without_files", [False, True])
+def test_a_fork_that_ends_between_two_looks_has_its_child_found(without_files):
+    """As where SIGSTOP comes in the middle of a fork: it stops when its child is there."""
+    seen = run(f"""
+if {without_files}:
+    tree._has_children_files = lambda: False
+script = "trap 'sleep 1000 & echo $!' USR1; echo; while :; do sleep 1000 & wait $!; done"
+process = subprocess.Popen(["bash", "-c", script], stdout=subprocess.PIPE)
+process.stdout.readline()
+children = []
+
+def may_fork(pid, *given, real=tree._may_fork):
+    if pid == process.pid and not children:
+        os.kill(pid, signal.SIGUSR1)
+        os.kill(pid, signal.SIGCONT)
+        children.append(int(process.stdout.readline()))
+        os.kill(pid, signal.SIGSTOP)
+        while state(pid) != "T":
+            pass
+    return real(pid, *given)
+
+tree._may_fork = may_fork
+stopped = tree.stop_tree()
+states = [state(pid) for pid in children]
+tree.kill_tree({{}})
+print(json.dumps([children, stopped, states]))
+""")
+    (child,), stopped, states = seen
+    assert child in stopped and states == ["T"]
+
+
+def test_a_thread_that_runs_on_may_fork_although_its_leader_has_ended():
+    seen = run("""
+code = "\\n".join([
+    "import ctypes, threading",
+    "threading.Thread(target=lambda: (print(flush=True), threading.Event().wait())).start()",
+    "ctypes.CDLL(None).pthread_exit(None)",
+])
+process = subprocess.Popen([sys.executable, "-I", "-S", "-c", code], stdout=subprocess.PIPE)
+process.stdout.readline()
+while state(process.pid) != "Z":
+    pass
+before = tree._may_fork(process.pid, tree._children_of)
+stopped = tree.stop_tree()
+after = tree._may_fork(process.pid, tree._children_of)
+tree.kill_tree({})
+print(json.dumps([before, process.pid in stopped, after]))
+""")
+    assert seen == [True, True, False]
+
+
 @pytest.mark.needs("root")  # RLIMIT_NPROC counts all processes of a user
 @pytest.mark.parametrize("without_files", [False, True])
 def test_a_fork_bomb_leaves_nobody(without_files):
