@@ -149,6 +149,8 @@ class ServerManager:
             await asyncio.sleep(self._look_every)
             try:
                 await self.look()
+            except RuntimeError:  # no thread is to be had: this program is about to end
+                break
             except Exception:
                 _LOG.exception("looking after the language servers failed")
         self._looking = None

@@ -1,6 +1,7 @@
 """Several servers: shared, few, idle ones and large ones ended."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -139,6 +140,20 @@ def test_a_look_that_fails_is_not_the_last(tmp_path, caplog):
 
     run(work())
     assert "no /proc" in caplog.text
+
+
+def test_a_program_that_ends_is_told_nothing_of_a_look(tmp_path, caplog):
+    async def work():
+        async with project(tmp_path, look_every=0.0) as found:
+            await found.provider.document_symbols(found.write("a.py", TEXT))
+            executor = ThreadPoolExecutor()
+            executor.shutdown()  # as at the end of the interpreter
+            asyncio.get_running_loop().set_default_executor(executor)
+            await asyncio.gather(*_watches())
+            asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())
+
+    run(work())
+    assert caplog.text == ""
 
 
 def _watches():
