@@ -60,7 +60,7 @@ class AgentCells:
         """Run a ``%%agent`` cell that awaits."""
         if options.map:
             mapping, asked = self._prepare_map(options, cell)
-            work = self._map(mapping.run(**asked), options)
+            work = self._map(mapping.run(background=options.background, **asked), options)
             if options.background:
                 self._go_on_behind(mapping.agent, work)
             else:  # the agent stays free for other cells

@@ -7,21 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.kernels.cells import AGENTS, SLOW_MODEL, outputs, scripted
+from tests.support.kernels.cells import AGENTS, GATE, SLOW_MODEL, outputs, scripted
 from tests.support.kernels.driver import ITEM, LIMIT, Kernel
 
-GATE = '''
-import asyncio
-
-gate, reached = asyncio.Event(), asyncio.Event()
-
-@tool
-async def wait_for_gate() -> str:
-    """Wait until another cell opens the gate."""
-    reached.set()
-    await gate.wait()
-    return "the gate is open"
-'''
 HISTORY = f"{AGENTS}['default'].session.conversation.history.items"
 CELL = "%%agent --background --into answer\nGo.\n"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.kernels.cells import outputs, scripted
+from tests.support.kernels.cells import GATE, outputs, scripted
 from tests.support.kernels.driver import LIMIT, Kernel
 
 VIEW = "application/vnd.jupyter.widget-view+json"
@@ -165,6 +165,42 @@ def test_a_page_that_comes_later_is_shown_what_stands_in_the_cell(kernel: Kernel
         if m["msg_type"] == "display_data"
     ]
     assert set(cells) == {redraw["cell"]}
+
+
+@pytest.mark.parametrize("widgets", ["seen", "given up"])
+def test_a_question_in_the_background_waits_until_a_page_draws_it(
+    kernel: Kernel, widgets: str
+) -> None:
+    """Whatever the request that runs meanwhile allows; nobody could type the answer."""
+    kernel.run("import agent_magics.kernel.questions.ladder as ladder; ladder.PATIENCE = 0.1")
+    kernel.run(f"{HOST}.widgets_work = {widgets == 'seen'}")
+    kernel.run(scripted("Call('wait_for_gate')", CODE, DONE) + GATE + "answer = None\n")
+    redraws: list[dict[str, Any]] = []
+    page = LabPage(kernel)
+    page.client = "another connection"
+    page.draw = lambda state: None  # it is slow
+
+    def act(message: dict[str, Any]) -> None:
+        page(message)
+        redraws[:] = [each for each in page.heard if each["type"] == "redraw"]
+        models = [m for m, state in page.states.items() if "question_id" in state]
+        if models and len(redraws) >= 3 and not answered:
+            answered.append(page.states[models[0]]["question_id"])
+            click = {"type": "answer", "id": answered[0], "decision": "approve"}
+            kernel.send_to_widget(models[0], click)
+
+    answered: list[str] = []
+    with page:
+        kernel.run("%%agent --background --into answer\nGo.\n", on_message=act, **NOTEBOOK)
+        kernel.run("gate.set()", on_message=act, on_other=act)  # which allows no input
+        kernel.run(
+            "while answer is None: await asyncio.sleep(0.01)",
+            on_message=act,
+            on_other=act,
+            **NOTEBOOK,
+        )
+    assert answered and kernel.value("answer") == "It is done."
+    kernel.run(f"ladder.PATIENCE = 30.0; {HOST}.widgets_work = True")
 
 
 def test_no_message_of_the_page_has_figures_drawn(kernel: Kernel) -> None:

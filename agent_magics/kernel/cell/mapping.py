@@ -96,14 +96,21 @@ class MapCell(Watcher):
         )
         self._told_at = 0.0
 
-    async def run(self, prompt: str, rows: Any, **options: Any) -> MapResult:
-        """Run the map, and draw its progress.
+    async def run(
+        self, prompt: str, rows: Any, *, background: bool = False, **options: Any
+    ) -> MapResult:
+        """Run the map, and draw its progress; with `background` the cell does not wait.
 
         Raises:
             FatalError: an argument is invalid, or nothing could be asked.
             KeyboardInterrupt: the person interrupted before anything was asked.
         """
-        host = CellHost(self._host, self._open.draw, self._open.close)
+        host = CellHost(
+            self._host,
+            self._open.draw,
+            self._open.close,
+            waits=lambda: background and self._host.lab.was_linked,
+        )
         mapping = self.agent.mapping(prompt, rows, host=host if self._live else None, **options)
         running = asyncio.ensure_future(mapping.wait(self))
         try:

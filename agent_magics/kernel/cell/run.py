@@ -30,7 +30,7 @@ from agent_magics.kernel.cell.session_updates import SessionUpdates
 from agent_magics.kernel.cell.streams import CommandStreams
 from agent_magics.kernel.lab.link import asker_of
 from agent_magics.kernel.lab.page_tools import as_response
-from agent_magics.kernel.questions.ladder import PATIENCE, CellHost, NotebookHost, stdin_allowed
+from agent_magics.kernel.questions.ladder import CellHost, NotebookHost, stdin_allowed
 from agent_magics.protocol.events import (
     CellChanged,
     DynamicToolCallRequest,
@@ -345,15 +345,9 @@ class CellRun:
             self._open.draw,
             self._open.close,
             click=lambda question: self._open.ask_by_page(question, self._tick),
-            is_left=lambda: self._in_background and self._lab.is_left,
-            drawn_limit=self._drawn_limit,
+            waits=lambda: self._in_background and self._lab.was_linked,
+            redraw=self._drawn_at.clear,
         )
-
-    def _drawn_limit(self) -> float:
-        """Return the seconds that a page has to draw a question."""
-        if self._in_background and self._lab.pages:
-            return PATIENCE  # nobody could type the answer, and a page that comes back is slow
-        return self._host.drawn_limit
 
     def _show_question(self, question: Question, bundle: dict[str, Json]) -> None:
         # Every kind of question is about a call, whose end replaces the widget.

@@ -124,6 +124,7 @@ class LabLink:
         on_cell_changed: called with an agent and its change of a cell, on any thread.
         changing: the turns that have changed files in a cell and their agents, by the cell's id.
         answers: what answers the questions of pages, by their subject; called on any thread.
+        was_linked: whether a page was ever connected: one that has left may come back.
     """
 
     def __init__(self, kernel: Any) -> None:
@@ -140,7 +141,7 @@ class LabLink:
         self.changing: dict[str, list[tuple[Any, str]]] = {}
         self._ended: dict[str, Mapping[str, Data]] = {}  # outputs of ended cells, by cell
         self._helpers: dict[str, Data] = {}  # sub-agents that work on after their cell's end
-        self._was_linked = False
+        self.was_linked = False
         self._pinged = threading.Event()
         if kernel is not None and hasattr(kernel, "comm_manager"):
             kernel.comm_manager.register_target(TARGET, self._open)
@@ -204,7 +205,7 @@ class LabLink:
         if page.is_watcher:
             return page
         report(hello.get("settings"))
-        self._was_linked = True
+        self.was_linked = True
         for foot in tuple(self.feet.values()):
             foot.show(page)
         for helper in tuple(self._helpers.values()):
@@ -212,11 +213,6 @@ class LabLink:
         for cell, outputs in tuple(self._ended.items()):
             page.redraw(cell, outputs, ended=True)
         return page
-
-    @property
-    def is_left(self) -> bool:
-        """Whether there were pages and all are gone: they may come back."""
-        return self._was_linked and not self._pages
 
     def keep(self, cell: str, outputs: Mapping[str, Data]) -> None:
         """Keep an ended cell's outputs for pages that were away when they came."""

@@ -2,7 +2,7 @@
 
     (a) no stdin allowed (nbclient, nbval, papermill): policy answers at once, with a reason
     (b) a widget in a cell that awaits; it must say within 3 s that it was drawn; in the background,
-        where (d) asks nobody, a connected page has 30 s
+        where (d) asks nobody, it waits for a page wherever one was ever connected
     (c) the same widget while the main thread blocks, where the labextension reaches the kernel
     (d) input(): consoles, fronts that draw no widgets, cells that block without (c)
 
@@ -170,9 +170,8 @@ class CellHost:
         close: removes the widget of a question.
         otherwise: answers where no widget is drawn; None means typed in.
         click: asks by widget while the main thread blocks; returns None where that fails.
-        is_left: tells whether its pages are gone and may come back; the question then waits.
-        drawn_limit: returns the seconds to wait for a widget's report that it was drawn; None means
-            those of the kernel's host.
+        waits: tells whether a question waits until a page draws it, one that is slow or away.
+        redraw: draws the cell anew on its pages; called from time to time while a question waits.
     """
 
     def __init__(
@@ -182,27 +181,26 @@ class CellHost:
         close: Callable[[Question], None],
         otherwise: Callable[[Question], Answer] | None = None,
         click: Callable[[Question], Answer | None] = lambda question: None,
-        is_left: Callable[[], bool] = bool,
-        drawn_limit: Callable[[], float] | None = None,
+        waits: Callable[[], bool] = bool,
+        redraw: Callable[[], object] = bool,
     ) -> None:
         self._notebook = notebook
-        self._drawn_limit = drawn_limit or (lambda: notebook.drawn_limit)
         self._click = click
-        self._is_left = is_left
+        self._waits, self._redraw = waits, redraw
         self._show = show
         self._close = close
         self._otherwise = otherwise or notebook.type_in
 
     def answer(self, question: Question) -> Answer | Awaitable[Answer]:
         """Answer on a running event loop: by a queued answer, by policy, or by asking."""
-        ready = self._notebook.ready_answer(question, waits=self._is_left())
+        ready = self._notebook.ready_answer(question, waits=self._waits())
         if ready is not None:
             return ready
         return self.ask(question)
 
     def ask(self, question: Question) -> Answer | Awaitable[Answer]:
         """Ask now, with a widget where that works."""
-        if not self._notebook.widgets_work:
+        if not (self._notebook.widgets_work or self._waits()):
             return self._otherwise(question)
         return self._ask_by_widget(question)
 
@@ -228,8 +226,7 @@ class CellHost:
 
         try:
             self._show(question, listen)
-            await self._wait_until_drawn(drawn, clicked)
-            if not drawn.done() and not clicked.done():
+            if not await self._is_drawn(drawn, clicked):
                 self._notebook.widgets_work = False
                 self._close(question)
                 return self._otherwise(question)
@@ -238,15 +235,14 @@ class CellHost:
         finally:
             self._notebook.lab.hear_question(question.question_id, None)
 
-    async def _wait_until_drawn(self, *signs: "asyncio.Future[Any]") -> None:
-        """Wait for a sign that a widget was drawn; pages that have left may take any time."""
-        is_away = True
-        while is_away:
-            was_left = self._is_left()
-            done, _ = await asyncio.wait(
-                signs, timeout=self._drawn_limit(), return_when=asyncio.FIRST_COMPLETED
-            )
-            is_away = not done and (was_left or self._is_left())
+    async def _is_drawn(self, *signs: "asyncio.Future[Any]") -> bool:
+        """Wait for a sign that a widget was drawn; return whether one came."""
+        while True:
+            limit = PATIENCE if self._waits() else self._notebook.drawn_limit
+            done, _ = await asyncio.wait(signs, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+            if done or not self._waits():
+                return bool(done)
+            self._redraw()
 
 
 def _settle(future: "asyncio.Future[Any]", value: Any) -> None:

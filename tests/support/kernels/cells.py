@@ -29,6 +29,20 @@ async def waits() -> str:
     await asyncio.Event().wait()
 """
 
+# A tool that waits until a cell opens its gate.
+GATE = '''
+import asyncio
+
+gate, reached = asyncio.Event(), asyncio.Event()
+
+@tool
+async def wait_for_gate() -> str:
+    """Wait until another cell opens the gate."""
+    reached.set()
+    await gate.wait()
+    return "the gate is open"
+'''
+
 # A model that says a word and then nothing more, until it is stopped.
 SLOW_MODEL = """
 import asyncio
