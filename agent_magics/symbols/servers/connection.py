@@ -22,19 +22,14 @@ from pygls.protocol import LanguageServerProtocol, default_converter
 from agent_magics._version import __version__
 from agent_magics.exec.process import Process
 from agent_magics.exec.servers import LogRing
-from agent_magics.symbols.servers.framing import (
-    LARGE,
-    LONGEST_LINE,
-    MessageTooLarge,
-    id_in,
-    parse_body,
-    read_messages,
-)
+from agent_magics.files.plain_files import load_json
+from agent_magics.symbols.servers.framing import LONGEST_LINE, MessageTooLarge, id_in, read_messages
 from agent_magics.symbols.text import one_line
 
 _MOST_UNREAD = 64 << 20  # bytes that wait for a server to read them
 _MOST_ITEMS = 50_000  # of an answer that is a list
 _MOST_UNASKED = 1 << 20  # bytes of a message that answers no request of ours
+_LARGE = 256 << 10  # bytes of a message from which it is parsed in a thread
 _REPEATED = (  # the server asks to ask again: cancelled by it, or the text changed meanwhile
     types.LSPErrorCodes.RequestCancelled,
     types.LSPErrorCodes.ContentModified,
@@ -142,7 +137,7 @@ class Connection:
                 if isinstance(body, MessageTooLarge):
                     self._log.note(str(body))
                     self._protocol.fail(body.request, RequestFailed(str(body)))
-                elif len(body) > LARGE:
+                elif len(body) > _LARGE:
                     message = await asyncio.to_thread(self._protocol.parse, body)
                     self._protocol.handle(message)
                 else:
@@ -275,7 +270,7 @@ class _Protocol(LanguageServerProtocol):
     def parse(self, body: bytes) -> Any:
         """Return a message of the server, typed; None where it is none for us."""
         try:
-            data = parse_body(body)
+            data = load_json(body)
         except (ValueError, RecursionError):
             self.log.note("a message that is not JSON was ignored")
             number = id_in(body)  # whoever waits for it need not wait for the limit

@@ -4,20 +4,14 @@ Law: no output of a server can exhaust the memory, stop the reader or hold up ot
 """
 
 import asyncio
-import json
 import re
 from collections.abc import AsyncIterator
-from json.decoder import JSONArray, JSONObject  # type: ignore[attr-defined]
-from json.scanner import py_make_scanner  # type: ignore[attr-defined]
-from typing import Any
 
 from agent_magics.exec.servers import LogRing
-from agent_magics.files.plain_files import load_json
 
-# Bytes of one message. 4 MiB are some 26,000 places, of which garbage collection takes 50 ms.
+# Bytes of one message: some 20,000 places, which take 32 ms to parse. No other thread runs then.
 MOST_OF_ONE = 4 << 20
 LONGEST_LINE = 64 << 10  # bytes of a line of a header
-LARGE = 256 << 10  # bytes of a message from which it is parsed in a thread
 _READ = 64 << 10
 _MOST_NOTED = 20  # lines that are no header, noted in the log; the others are counted
 _EDGE = 512  # bytes of a message that cannot be read, which are searched for its id
@@ -89,25 +83,6 @@ async def _skip(reader: asyncio.StreamReader, size: int) -> MessageTooLarge:
         edge = edge or data[:_EDGE]
         left -= len(data)
     return MessageTooLarge(size, id_in(edge))
-
-
-class _Decoder(json.JSONDecoder):
-    """Parses JSON in Python: the parser in C gives no other thread its turn before it has ended."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.parse_object, self.parse_array = JSONObject, JSONArray
-        self.scan_once = py_make_scanner(self)
-
-
-def parse_body(body: bytes) -> Any:
-    """Return the JSON value of a message; of a large one for use in a thread.
-
-    Raises:
-        ValueError: it is not JSON, or nested too deeply.
-        RecursionError: it is nested too deeply.
-    """
-    return load_json(body) if len(body) <= LARGE else _Decoder().decode(body.decode("utf-8"))
 
 
 def id_in(message: bytes) -> str | None:
