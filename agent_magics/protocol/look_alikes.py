@@ -1,4 +1,4 @@
-"""Letters of other alphabets that look like Latin ones: in words that a person judges."""
+"""Finds letters of other alphabets that look like Latin ones, in text that a person judges."""
 
 # ruff: noqa: RUF001, RUF002 - these letters are its subject
 

@@ -81,7 +81,8 @@ def require_text(**values: object) -> None:
     """
     for name, value in values.items():
         if not isinstance(value, str):
-            raise RespondToModel(f"{name}={brief_line(repr(value), _SHOWN)} is no text.")
+            shown = brief_line(repr(value), _SHOWN)
+            raise RespondToModel(f"{name}={shown} is no text: give a string.")
 
 
 @dataclass(frozen=True, slots=True)
