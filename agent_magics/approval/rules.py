@@ -26,10 +26,10 @@ from agent_magics.approval.rules_file import (
     read_rules,
     rule_text,
 )
-from agent_magics.config_files.locking import locked
 from agent_magics.config_files.places import FOLDER, trust_folder, user_rules_file
 from agent_magics.config_files.toml_edit import write_text
 from agent_magics.config_files.trust import TrustedDigest
+from agent_magics.files.locks import locked
 from agent_magics.files.plain_files import file_stamp
 from agent_magics.protocol.errors import FatalError
 

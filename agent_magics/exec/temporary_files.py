@@ -4,13 +4,14 @@ crash.
 
 import atexit
 import contextlib
-import fcntl
 import os
 import shutil
 import stat
 import tempfile
 import threading
 from pathlib import Path
+
+from agent_magics.files.locks import hold, is_held
 
 _PREFIX = "agent-magics-"
 
@@ -22,8 +23,7 @@ class _Scratch:
         self.owner = os.getpid()
         self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{self.owner}-", dir=parent))
         self._lock_fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        hold(self._lock_fd)
 
     def remove(self) -> None:
         """Remove the folder with its contents; a forked child keeps the parent's."""
@@ -77,7 +77,7 @@ def _is_abandoned(entry: "os.DirEntry[str]") -> bool:
     status = entry.stat(follow_symlinks=False)
     if not pid.isdecimal() or not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         return False
-    return not _is_running(int(pid)) and not is_locked(entry.path)
+    return not _is_running(int(pid)) and is_held(entry.path) is False
 
 
 def _is_running(pid: int) -> bool:
@@ -88,22 +88,6 @@ def _is_running(pid: int) -> bool:
     except (PermissionError, OverflowError):
         pass
     return True
-
-
-def is_locked(path: str | Path) -> bool:
-    """Return whether a process has locked a file or folder.
-
-    Raises:
-        OSError: it cannot be opened.
-    """
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(fd)
-    return False
 
 
 def _forget() -> None:

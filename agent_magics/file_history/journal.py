@@ -5,7 +5,6 @@ lost if the kernel dies. A turn is undone as a whole or not at all; what the per
 or between two changes, is a conflict and is kept.
 """
 
-import fcntl
 import json
 import os
 import threading
@@ -16,8 +15,9 @@ from typing import Any
 
 from agent_magics.file_history.restore import Conflict, Restore, RestoreFailed, plan
 from agent_magics.file_history.states import ContentStore, PathChange, PathState
+from agent_magics.files.locks import hold
 from agent_magics.files.paths import read_judge
-from agent_magics.files.plain_files import load_json, read_plain
+from agent_magics.files.plain_files import load_json, open_plain, read_plain
 from agent_magics.protocol.codec import is_typed
 from agent_magics.protocol.errors import FatalError
 
@@ -167,11 +167,9 @@ class ChangeJournal:
 
     def _open(self) -> int:
         os.makedirs(self.folder, mode=0o700, exist_ok=True)
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        opened = os.open(f"{self.folder}/{FILE}", flags, 0o600)
         # The lock shows other kernels that this one is alive, so that they do not use the journal.
-        with suppress(OSError):
-            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        opened = open_plain(f"{self.folder}/{FILE}", os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        hold(opened)
         self._on_open()
         if os.fstat(opened).st_size == 0:
             os.write(opened, json.dumps(self.about).encode("ascii") + b"\n")

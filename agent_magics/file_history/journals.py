@@ -1,6 +1,5 @@
 """Opens, finds and removes the journals of conversations on disk."""
 
-import fcntl
 import os
 import shutil
 import stat
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from agent_magics.exec.temporary_files import scratch_folder
 from agent_magics.file_history.journal import FILE, ChangeJournal
+from agent_magics.files.locks import is_held
 from agent_magics.files.retention import old_ones
 from agent_magics.files.trusted_imports import is_trusted
 
@@ -45,7 +45,7 @@ def earlier_journal(parent: Path | None, about: Mapping[str, str]) -> ChangeJour
     for folder in filter(_is_private, _newest_first(parent)):
         journal = ChangeJournal(folder, about)
         with suppress(OSError, ValueError):
-            if journal.load().about == dict(about) and _is_free(folder):
+            if journal.load().about == dict(about) and is_held(f"{folder}/{FILE}") is False:
                 return journal
     return None
 
@@ -53,10 +53,8 @@ def earlier_journal(parent: Path | None, about: Mapping[str, str]) -> ChangeJour
 def remove_old(parent: Path, days: int = KEEP_DAYS) -> None:
     """Delete the journals of ended kernels that are older than `days` days with any write."""
     for file in old_ones((f"{folder}/{FILE}" for folder in _newest_first(parent)), days):
-        folder = os.path.dirname(file)
-        with suppress(OSError):
-            if _is_free(folder):
-                shutil.rmtree(folder)
+        if is_held(file) is False:
+            shutil.rmtree(os.path.dirname(file), ignore_errors=True)
 
 
 def _newest_first(parent: Path) -> Iterator[str]:
@@ -78,13 +76,3 @@ def _is_private(folder: str) -> bool:
             each.st_uid == os.geteuid() and not each.st_mode & 0o022 for each in found
         )
     return False
-
-
-def _is_free(folder: str) -> bool:
-    """Tell whether no living kernel holds this journal."""
-    with open(f"{folder}/{FILE}", "rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return False
-    return True

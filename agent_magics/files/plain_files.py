@@ -23,7 +23,7 @@ DEEPEST = 64  # nested brackets, and names of one dotted key
 _MOST_LINES = 20_000  # of a TOML text, but for those in strings
 
 # Does not wait for the writer of a FIFO, and does not make a terminal the controlling one.
-_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_FLAGS = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 # Strings and comments. An unclosed one reaches to the end of the text: searching again from each of
 # its characters would take quadratic time.
@@ -83,33 +83,41 @@ def read_with_status(
 
 
 def open_plain(
-    path: str | os.PathLike[str], *, folder: int | None = None, links: bool = False
+    path: str | os.PathLike[str],
+    flags: int = os.O_RDONLY,
+    *,
+    folder: int | None = None,
+    links: bool = False,
+    mode: int = 0o600,
 ) -> int:
-    """Open a regular file of any size for reading; the caller closes the descriptor.
+    """Open a regular file of any size; the caller closes the descriptor.
 
     Args:
         path: the file.
+        flags: those of `os.open` that say what for.
         folder: descriptor of the folder to which a relative `path` is relative.
         links: whether a final symlink is followed; only for the person's own files.
+        mode: the permission bits of a new file.
 
     Raises:
         NotPlain: it is not a regular file; `strerror` says why.
         OSError: as raised by `os.open`.
     """
-    descriptor = _open(path, folder, links)
+    flags |= _FLAGS | (0 if links else os.O_NOFOLLOW)
+    descriptor = _open(path, flags, mode, folder)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise NotPlain(errno.EINVAL, "it is no regular file", os.fspath(path))
     return descriptor
 
 
-def _open(path: str | os.PathLike[str], folder: int | None, links: bool) -> int:
+def _open(path: str | os.PathLike[str], flags: int, mode: int, folder: int | None) -> int:
     try:
-        return os.open(path, _FLAGS | (0 if links else os.O_NOFOLLOW), dir_fd=folder)
+        return os.open(path, flags, mode, dir_fd=folder)
     except ValueError:  # the path holds a NUL
         raise NotPlain(errno.EINVAL, "its name holds a NUL", os.fspath(path)) from None
     except OSError as error:
-        if error.errno == errno.ELOOP and not links:
+        if error.errno == errno.ELOOP and flags & os.O_NOFOLLOW:
             raise NotPlain(errno.ELOOP, "it is a symbolic link", os.fspath(path)) from None
         if error.errno == errno.ENXIO:  # of a socket
             raise NotPlain(errno.ENXIO, "it is no regular file", os.fspath(path)) from None

@@ -4,7 +4,6 @@ The index is a cache: a row is valid as long as its record has the same size and
 deleted, and several kernels may write it; the last one wins.
 """
 
-import fcntl
 import json
 import os
 import re
@@ -17,6 +16,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from agent_magics.files.locks import hold, is_held
 from agent_magics.files.plain_files import read_plain
 from agent_magics.protocol.brief import brief_line
 from agent_magics.records.places import MOST_READ, SUFFIX, is_private
@@ -144,16 +144,6 @@ def _folders(folder: str | Path, depth: int) -> Iterator[str]:
                 yield from _folders(entry.path, depth - 1)
 
 
-def is_held(path: str | Path) -> bool:
-    """Return whether a running program has a record open."""
-    with suppress(OSError), open(path, "rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
-
-
 def _is_other(row: _Row, found: os.stat_result) -> bool:
     return row.size != found.st_size or row.changed != found.st_mtime_ns
 
@@ -236,8 +226,7 @@ def _save(path: Path, rows: Mapping[str, _Row]) -> None:
         descriptor, name = tempfile.mkstemp(prefix=FILE, dir=path.parent)  # mode 0600
         try:
             with open(descriptor, "w", encoding="utf-8") as file:
-                with suppress(OSError):  # a file system without locks
-                    fcntl.flock(file, fcntl.LOCK_EX)  # so that nobody takes it for a leftover
+                hold(descriptor)  # so that nobody takes it for a leftover
                 json.dump(data, file)
             Path(name).replace(path)
         except OSError:

@@ -4,9 +4,10 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
+from agent_magics.files.locks import is_held
 from agent_magics.files.retention import old_ones
 from agent_magics.protocol.errors import FatalError
-from agent_magics.records.index import PINNED, is_held, records_in
+from agent_magics.records.index import PINNED, records_in
 from agent_magics.records.places import PAST, find
 
 KEEP_DAYS = 90  # with records

@@ -4,10 +4,6 @@ A kernel that dies leaves the record: `%agent map` lists it, and the same call g
 """
 
 import asyncio
-import errno
-import fcntl
-import os
-import stat
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -16,15 +12,14 @@ from itertools import starmap
 from pathlib import Path
 from typing import NamedTuple
 
+from agent_magics.files.beneath import closing_descriptor
+from agent_magics.files.locks import FileHeld, open_locked
 from agent_magics.protocol.errors import FatalError
 from agent_magics.rows.job import Job
 from agent_magics.rows.store import RecordTable
 
 # Seconds between two notes of how far a map is.
 EVERY = 1.0
-
-# Of the file that holds a run's name: opened without a link, without waiting, and not emptied.
-_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 RUNNING = "running"
 ANOTHER = (
@@ -124,20 +119,12 @@ def _held(path: Path, name: str) -> Iterator[None]:
     digest = blake2b(name.encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()
     own = path.with_name(f"{path.name}-{digest}")
     try:
-        file = os.fdopen(os.open(own, _FLAGS, 0o600), "wb")  # a model may have put a link there
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            file.close()
-            raise OSError(errno.EINVAL, "it is no regular file")
+        descriptor = open_locked(own)
+    except FileHeld:
+        raise FatalError(UNDER_WAY.format(name=name)) from None
     except OSError as error:
         raise FatalError(f"{own} cannot be written ({error.strerror}).") from None
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            is_held = os.fstat(file.fileno()).st_nlink == 0  # by who came after it was removed
-        except OSError as error:
-            is_held = isinstance(error, BlockingIOError)  # else a file system without locks
-        if is_held:
-            raise FatalError(UNDER_WAY.format(name=name))
+    with closing_descriptor(descriptor):
         try:
             yield
         finally:

@@ -14,10 +14,10 @@ import pytest
 from agent_magics import Call, tool
 from agent_magics.approval.commands.prefixes import propose_prefix
 from agent_magics.approval.rules import ProposedRule, RuleBook
-from agent_magics.config_files import locking
 from agent_magics.config_files.places import user_rules_file
 from agent_magics.dispatch.consent.decision import MOST_DENIED, MOST_OPEN
 from agent_magics.dispatch.context import ToolContext
+from agent_magics.files import locks
 from agent_magics.protocol.events import ApprovalDecided, ApprovalRequested, ToolCallChanged
 from agent_magics.records.places import rollout_folder
 from tests.support.needs import require
@@ -878,13 +878,13 @@ def test_a_dangerous_command_is_allowed_once_whatever_the_answer(decision, polic
 def test_a_command_that_holds_the_lock_of_the_rules_holds_up_no_other_turn(tmp_path, monkeypatch):
     """A command in the sandbox can lock a folder that it can read, such as the project's own."""
     begun = threading.Event()
-    waited = locking._lock
+    waited = locks.hold
 
-    def lock(folder, path):
+    def lock(folder, wait):
         begun.set()
-        waited(folder, path)
+        return waited(folder, wait)
 
-    monkeypatch.setattr(locking, "_lock", lock)
+    monkeypatch.setattr(locks, "hold", lock)
     (tmp_path / ".agent_magics").mkdir()
     held = os.open(tmp_path / ".agent_magics", os.O_RDONLY)
     fcntl.flock(held, fcntl.LOCK_EX)
@@ -898,7 +898,7 @@ def test_a_command_that_holds_the_lock_of_the_rules_holds_up_no_other_turn(tmp_p
         called = pool.submit(agent.call_sync, "shell", TOUCH)
         assert begun.wait(PATIENCE)
         try:
-            agent.session.engine.spawn(asyncio.sleep(0)).result(locking.LONGEST_WAIT / 2)
+            agent.session.engine.spawn(asyncio.sleep(0)).result(locks.LONGEST_WAIT / 2)
         finally:
             os.close(held)
         assert called.result(PATIENCE).details["exit_code"] == 0

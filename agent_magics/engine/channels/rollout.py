@@ -4,7 +4,6 @@ Law: a record holds whole lines, and all entries, in order. Events that could no
 replaced by a line that says how many are missing and why, as soon as writing is possible again.
 """
 
-import fcntl
 import json
 import os
 import threading
@@ -15,12 +14,16 @@ from functools import cache
 from pathlib import Path
 
 from agent_magics.files.beneath import closing_descriptor
+from agent_magics.files.locks import FileHeld, open_locked, release
 from agent_magics.protocol.codec import to_json
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import Event, ReasoningDelta, TextDelta, Warned
 from agent_magics.protocol.records import Entry, RecordBegun
 from agent_magics.records.places import PAST
 
+HELD = (
+    "This conversation is open in another kernel, or by another agent; close it there, or fork it."
+)
 _LEFT_OUT = (TextDelta, ReasoningDelta)
 # Day, month, year, all records, the package's folder, and the one in which that may be new.
 _FOLDERS = 6
@@ -144,16 +147,17 @@ class Rollout:
             self._on_open()
             self._fd = self._open()
             # The file of an agent that is dropped without `close` is closed, too.
-            self._closing = weakref.finalize(self, _release, self._fd)
+            self._closing = weakref.finalize(self, release, self._fd)
             self._closing.atexit = False  # the last events may not be written yet
         return self._fd
 
     def _open(self) -> int:
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        fd = os.open(self.path, flags, 0o600)
         try:
-            _hold(fd)
+            fd = open_locked(self.path, os.O_APPEND | os.O_CREAT)
+        except FileHeld:
+            raise FatalError(HELD) from None
+        try:
             if os.fstat(fd).st_size == 0:
                 _write_all(fd, _line(self._begun()))
             else:
@@ -164,36 +168,12 @@ class Rollout:
         return fd
 
 
-def _hold(fd: int) -> None:
-    """Lock a record for writing.
-
-    Raises:
-        FatalError: another process has locked it.
-    """
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise FatalError(
-            "This conversation is open in another kernel, or by another agent; close it there, or "
-            "fork it."
-        ) from None
-    except OSError:
-        return  # a file system without locks
-
-
 def _sync(path: Path) -> None:
     """Flush a file, or the list of names in a folder."""
     with suppress(OSError):
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         with closing_descriptor(fd):
             os.fsync(fd)
-
-
-def _release(fd: int) -> None:
-    with suppress(OSError):
-        # Otherwise a child that is just being started holds the lock until it executes its program.
-        fcntl.flock(fd, fcntl.LOCK_UN)
-    os.close(fd)
 
 
 def _cut_to_lines(fd: int) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from agent_magics.config_files.locking import locked
 from agent_magics.config_files.toml_edit import with_switch, with_table, without_table, write_text
 from agent_magics.config_files.toml_places import decode, parse_toml, read_settings
+from agent_magics.files.locks import locked
 from agent_magics.mcp.config.sources import NAME, TABLE, ProjectServers, servers_of
 from agent_magics.mcp.config.table import TableReader
 from agent_magics.protocol.errors import FatalError

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agent_magics.config_files.locking import locked
 from agent_magics.config_files.places import config_folder
+from agent_magics.files.locks import locked
 from agent_magics.files.plain_files import file_stamp, load_json, read_with_status, replace_file
 from agent_magics.models.providers.keys import is_local, place_of
 from agent_magics.protocol.errors import FatalError

@@ -1,15 +1,13 @@
 """Writes recordings, safely with several processes, and never half a file."""
 
-import errno
-import fcntl
 import os
 import stat
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from agent_magics.files.locks import LONGEST_WAIT, FileHeld, open_locked
 from agent_magics.files.plain_files import load_json, replace_file
 from agent_magics.models.recordings.format import (
     Exchange,
@@ -20,11 +18,6 @@ from agent_magics.models.recordings.format import (
     parse_recording,
 )
 from agent_magics.protocol.errors import FatalError
-
-# Seconds; writing takes milliseconds, so a process that holds the lock longer hangs.
-LONGEST_WAIT = 10.0
-BETWEEN_TRIES = 0.02
-_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 def recording_beside_notebook() -> Path | None:
@@ -157,52 +150,15 @@ def _locked(path: Path, *, create: bool = False) -> Iterator[BinaryIO]:
     try:
         if create:
             path.parent.mkdir(parents=True, exist_ok=True)
-        file = _open_locked(path, create)
-        try:
+        flags = os.O_APPEND | (os.O_CREAT if create else 0)
+        descriptor = open_locked(path, flags, mode=0o666, wait=LONGEST_WAIT)
+        with os.fdopen(descriptor, "rb+") as file:
             yield file
-        finally:
-            file.close()
+    except FileHeld:
+        raise FatalError(
+            f"Cannot write the recording {path}: another kernel has held it for "
+            f"{LONGEST_WAIT:g} seconds; let it end, or record to another file."
+        ) from None
     except OSError as error:
         reason = error.strerror or str(error)
         raise FatalError(f"Cannot write the recording {path}: {reason}.") from None
-
-
-def _open_locked(path: Path, create: bool) -> BinaryIO:
-    """Open and lock the file; again if it was replaced in between.
-
-    A model may have put a link, a pipe or a device there: only a regular file is opened.
-    """
-    deadline = time.monotonic() + LONGEST_WAIT
-    flags = _FLAGS | (os.O_CREAT if create else 0)
-    while True:
-        file = _open_regular(path, flags)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(file.fileno()), os.lstat(path)):
-                return file
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                file.close()
-                raise FatalError(
-                    f"Cannot write the recording {path}: another kernel has held it for "
-                    f"{LONGEST_WAIT:g} seconds; let it end, or record to another file."
-                ) from None
-        except FileNotFoundError:  # deleted meanwhile
-            if not create:
-                file.close()
-                raise
-        file.close()
-        time.sleep(BETWEEN_TRIES)
-
-
-def _open_regular(path: Path, flags: int) -> BinaryIO:
-    try:
-        descriptor = os.open(path, flags, 0o666)
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise OSError(errno.ELOOP, "it is a symbolic link; name the file itself") from None
-        raise
-    if stat.S_ISREG(os.fstat(descriptor).st_mode):
-        return os.fdopen(descriptor, "rb+")
-    os.close(descriptor)
-    raise OSError(errno.EINVAL, "it is no regular file")

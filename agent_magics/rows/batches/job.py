@@ -6,13 +6,14 @@ the same map takes it up, instead of sending these rows again.
 
 import asyncio
 import contextlib
-import fcntl
+import os
 import uuid
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from agent_magics.files.locks import open_locked
 from agent_magics.models.faults import Fault
 from agent_magics.models.providers.catalog import find_model
 from agent_magics.protocol.errors import FatalError, RespondToModel
@@ -61,10 +62,7 @@ class Pack:
         self.path = folder / f"{self.token}.jsonl"
         self.keys: list[bytes] = []
         self.size = 0
-        self.file: BinaryIO = self.path.open("wb")
-        self.path.chmod(0o600)
-        with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self.file: BinaryIO = os.fdopen(open_locked(self.path), "wb")
 
     def has_room(self, line: bytes) -> bool:
         """Return whether one more line is within the limits of a batch."""

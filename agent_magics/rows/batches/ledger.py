@@ -11,7 +11,7 @@ from itertools import starmap
 from pathlib import Path
 from typing import NamedTuple
 
-from agent_magics.exec.temporary_files import is_locked
+from agent_magics.files.locks import is_held
 from agent_magics.protocol.errors import FatalError
 from agent_magics.rows.store import UNUSABLE, RecordTable
 
@@ -103,15 +103,12 @@ class Ledger(RecordTable):
             if path.name.partition(".")[0] in known:
                 continue
             with suppress(FileNotFoundError):  # another kernel is done with it
-                if path.stat().st_mtime < now() - UNUSED and not is_locked(path):
+                if path.stat().st_mtime < now() - UNUSED and is_held(path) is False:
                     path.unlink()
 
     def is_being_sent(self, token: str) -> bool:
         """Return whether a kernel has the file of a batch open, to send it."""
-        try:
-            return is_locked(self.folder() / f"{token}.jsonl")
-        except FileNotFoundError:
-            return False
+        return bool(is_held(self.folder() / f"{token}.jsonl"))
 
     def all(self) -> list[Sent]:
         """Return the batches that were not taken in yet, the oldest first."""

@@ -8,7 +8,6 @@ those of the machine's monotonic clock, which nobody sets; so each machine has a
 """
 
 import asyncio
-import fcntl
 import hashlib
 import json
 import logging
@@ -24,6 +23,8 @@ from pathlib import Path
 from typing import Protocol
 
 from agent_magics.config_files.places import state_folder
+from agent_magics.files.beneath import closing_descriptor
+from agent_magics.files.locks import LONGEST_WAIT, open_locked
 
 _LOG = logging.getLogger("agent_magics")
 MINUTE = 60.0
@@ -255,17 +256,12 @@ class SharedLimits:
 
     def _exchange(self, report: Report) -> Allowance:
         self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        options = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = os.open(self._file, options, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with closing_descriptor(open_locked(self._file, wait=LONGEST_WAIT)) as descriptor:
             known = read_knowledge(os.pread(descriptor, _LARGEST, 0))
             grant = known.update(report, time.monotonic(), self.minute)
             data = json.dumps(asdict(known)).encode()
             os.pwrite(descriptor, data, 0)
             os.ftruncate(descriptor, len(data))
-        finally:
-            os.close(descriptor)
         return grant
 
 

@@ -21,14 +21,14 @@ REASONS = {
         "tools/files/viewing.py tools/files/table_views.py tools/files/notebook_view.py "
         "approval/commands/identity.py tools/structure/sources.py"
     ),
-    "folders": "files/folders.py file_history/scan.py config_files/locking.py",
+    "folders": "files/folders.py file_history/scan.py files/locks.py",
     "opened without links or waiting, and copied or put back": (
         "exec/protected/put_back.py file_history/states.py file_history/swaps.py patch/files.py"
     ),
     "only written": (
         "engine/channels/rollout.py file_history/git_objects.py "
         "kernel/commands/live_code.py kernel/lab/pasted_files.py models/recordings/writing.py "
-        "project/memory.py rows/runs.py rows/tables/folders.py"
+        "project/memory.py rows/tables/folders.py"
     ),
     "temporary files of this process": (
         "dispatch/results/stored.py exec/spool.py exec/temporary_files.py tools/commands/run.py"
@@ -52,8 +52,7 @@ REASONS = {
         "rows/batches/job.py rows/batches/results.py rows/remote/transport.py"
     ),
     "journals and records of this person's own, see the law of journals": (
-        "records/index.py records/reading.py file_history/journal.py file_history/journals.py "
-        "rows/store.py rows/remote/limits.py"
+        "records/index.py records/reading.py rows/store.py"
     ),
 }
 ALLOWED = {module for modules in REASONS.values() for module in modules.split()}

@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+from agent_magics.files import locks
 from agent_magics.models.recordings import writing as recording_file
 from agent_magics.models.recordings.format import (
     Exchange,
@@ -137,7 +138,7 @@ def test_a_file_that_is_replaced_between_opening_and_locking_is_opened_again(pat
             replaced[0].replace(path)
         lock(file, how)
 
-    monkeypatch.setattr(recording_file.fcntl, "flock", replace_first)
+    monkeypatch.setattr(locks.fcntl, "flock", replace_first)
     append_exchange(path, exchange("a"))
     assert replaced
     assert prompts(path) == ["a"]

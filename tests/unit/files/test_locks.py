@@ -5,15 +5,21 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+import agent_magics
 from agent_magics.approval.rules import RuleBook
-from agent_magics.config_files import locking
+from agent_magics.engine.channels.rollout import Rollout
+from agent_magics.file_history.journal import FILE, ChangeJournal
+from agent_magics.files import locks
 from agent_magics.mcp.config.sources import read_mcp_config
 from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.records import RecordBegun
 
 KERNELS, CHANGES = 3, 20
 WAIT = "import sys, time\nnumber = int(sys.argv[1])\nwhile time.time() < float(sys.argv[2]): pass\n"
@@ -81,12 +87,59 @@ def test_no_server_is_lost(side_by_side):
 
 
 def test_a_program_that_holds_the_folder_is_told_and_not_waited_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(locking, "LONGEST_WAIT", 0.05)
+    monkeypatch.setattr(locks, "LONGEST_WAIT", 0.05)
     held = os.open(tmp_path, os.O_RDONLY)
     fcntl.flock(held, fcntl.LOCK_EX)
     with (
         pytest.raises(FatalError, match="another program has held"),
-        locking.locked(tmp_path / "rules.toml"),
+        locks.locked(tmp_path / "rules.toml"),
     ):
         raise AssertionError
     os.close(held)
+
+
+@contextmanager
+def looked_at(path):
+    """Hold a file for a moment as another kernel does that asks whether somebody writes it."""
+    with path.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+        ends = threading.Timer(locks.MOMENT / 4, fcntl.flock, (file, fcntl.LOCK_UN))
+        ends.start()
+        yield
+        ends.join()
+
+
+def test_a_record_that_another_kernel_looks_at_is_opened(tmp_path):
+    path = tmp_path / "id.jsonl"
+    path.touch()
+    rollout = Rollout(path, lambda: RecordBegun(conversation="id", agent="a"))
+    with looked_at(path):
+        rollout.begin()
+    assert locks.is_held(path)
+    rollout.close()
+    assert locks.is_held(path) is False
+
+
+def test_a_journal_that_another_kernel_looks_at_is_locked(tmp_path):
+    path = tmp_path / FILE
+    path.touch()
+    journal = ChangeJournal(str(tmp_path), {})
+    with looked_at(path):
+        journal.add("t", "turn", [], {}.get)
+    assert locks.is_held(path)
+    journal.close()
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_what_is_written_is_a_regular_file(tmp_path, kind):
+    place, target = tmp_path / "place", tmp_path / "mine"
+    target.write_text("mine")
+    os.mkfifo(place) if kind == "pipe" else place.symlink_to(target)
+    with pytest.raises(OSError, match=r"no regular file|a symbolic link"):
+        locks.open_locked(place)
+
+
+def test_no_other_module_locks_files():
+    package = Path(agent_magics.__file__).parent
+    found = [path for path in package.rglob("*.py") if "flock(" in path.read_text()]
+    assert [str(path.relative_to(package)) for path in found] == ["files/locks.py"]

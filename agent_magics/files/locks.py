@@ -1,0 +1,126 @@
+"""Locks files against other kernels, and opens those that several kernels write.
+
+Law: a file is written only under its own name, never through a link; who finds it locked waits for
+a moment, since other kernels lock it to look at it.
+"""
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from agent_magics.files.beneath import closing_descriptor
+from agent_magics.files.plain_files import open_plain
+from agent_magics.protocol.errors import FatalError
+
+MOMENT = 0.2  # seconds; others hold the lock for less when they only look at a file
+LONGEST_WAIT = 10.0  # seconds; a change takes milliseconds, so a process that holds it longer hangs
+_BETWEEN_TRIES = 0.01
+
+
+class FileHeld(OSError):
+    """Another process has locked the file."""
+
+
+def open_locked(
+    path: str | os.PathLike[str],
+    flags: int = os.O_CREAT,
+    *,
+    mode: int = 0o600,
+    wait: float = MOMENT,
+) -> int:
+    """Open a regular file to read and write it, locked until its descriptor is closed.
+
+    Args:
+        path: the file; where it is replaced or removed meanwhile, it is opened again.
+        flags: further flags of `os.open`.
+        mode: the permission bits of a new file.
+        wait: the seconds for which it is tried to lock it.
+
+    Raises:
+        FileHeld: another process has locked it for so long.
+        OSError: it cannot be opened, or is no regular file; `strerror` says why.
+    """
+    deadline = time.monotonic() + wait
+    while True:
+        descriptor = open_plain(path, os.O_RDWR | flags, mode=mode)
+        if not hold(descriptor, deadline - time.monotonic()):
+            os.close(descriptor)
+            raise FileHeld
+        if _is_at(path, descriptor):
+            return descriptor
+        os.close(descriptor)
+
+
+def hold(descriptor: int, wait: float = MOMENT) -> bool:
+    """Lock an open file or folder until it is closed; return False where another process has.
+
+    A file system without locks locks nothing.
+    """
+    deadline = time.monotonic() + wait
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+        except OSError:
+            return True
+        else:
+            return True
+        time.sleep(_BETWEEN_TRIES)
+
+
+def release(descriptor: int) -> None:
+    """Close a file, and free its lock though a child that is just being started has it open."""
+    with suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)
+
+
+def is_held(path: str | os.PathLike[str]) -> bool | None:
+    """Return whether a process has locked a file or folder.
+
+    Returns:
+        None where that cannot be known: it cannot be opened, or its file system has no locks.
+    """
+    try:
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+        with closing_descriptor(os.open(path, flags)) as descriptor:
+            # Shared, so that two that look do not take each other for one that writes.
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    return False
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold an exclusive lock on a file between reading and replacing it.
+
+    The lock is on its folder, which must exist: the file itself is replaced, and a lock file beside
+    it would be litter in a project.
+
+    Raises:
+        FatalError: another process holds the lock for more than `LONGEST_WAIT` seconds.
+        OSError: the folder cannot be opened.
+    """
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    with closing_descriptor(folder):
+        if not hold(folder, LONGEST_WAIT):
+            raise FatalError(
+                f"{path} was not changed: another program has held {path.parent} for "
+                f"{LONGEST_WAIT:g} s; end it and try again."
+            )
+        yield
+
+
+def _is_at(path: str | os.PathLike[str], descriptor: int) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
+    except FileNotFoundError:
+        return False
