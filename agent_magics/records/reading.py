@@ -5,14 +5,17 @@ partial last line, left by a killed kernel, is no damage; zeros, left by a power
 """
 
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from io import BytesIO
+from itertools import chain, repeat, starmap
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
-from agent_magics.files.plain_files import read_plain
+from agent_magics.files.plain_files import open_plain
 from agent_magics.protocol import records
 from agent_magics.protocol.codec import from_json, is_typed
 from agent_magics.protocol.errors import FatalError
@@ -96,15 +99,15 @@ class Record:
 def read_first(folder: Path, conversation: str) -> RecordBegun:
     """Read the first line; for the arguments and errors see `read_record`."""
     path = find(folder, conversation)
-    with path.open("rb") as file:
+    with _opened(path) as file:
         line = file.readline(_MOST_FIRST)
-    if not line or line.startswith(_BEGUN):
-        return read_lines(line, path.stem).begun
-    return read_lines(_read(path), path.stem).begun
+        if not line or line.startswith(_BEGUN):
+            return read_lines(BytesIO(line), path.stem).begun
+        return read_lines(file, path.stem).begun
 
 
 def read_record(folder: Path, conversation: str) -> Record:
-    """Read the record of a conversation.
+    """Read the record of a conversation, line by line: most lines of a long one are not used.
 
     Args:
         folder: the folder of all records.
@@ -114,61 +117,109 @@ def read_record(folder: Path, conversation: str) -> Record:
         FatalError: there is no such record, or it is of a newer version.
     """
     path = find(folder, conversation)
-    past = b"".join(
-        _read(part_path(path, part.conversation))[: part.size]
-        for part in read_first(folder, path.stem).past
-    )
-    return read_lines(_read(path), path.stem, past)
+    parts = read_first(folder, path.stem).past
+    past = ((part_path(path, part.conversation), part.size) for part in parts)
+    with _opened(path) as file:
+        return read_lines(file, path.stem, chain.from_iterable(starmap(_past_lines, past)))
 
 
-def _read(path: Path) -> bytes:
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """Open a record of bounded size.
+
+    Raises:
+        FatalError: it cannot be read, or is too large.
+    """
     try:
-        return read_plain(path, MOST_READ)
+        with open(open_plain(path), "rb") as file:
+            if os.fstat(file.fileno()).st_size > MOST_READ:
+                raise FatalError(f"{path} cannot be read: it is larger than {MOST_READ >> 20} MiB.")
+            yield file
     except OSError as error:
         raise FatalError(f"{path} cannot be read: {error.strerror or error}.") from None
 
 
-def read_lines(data: bytes, conversation: str, past: bytes = b"") -> Record:
+def _past_lines(path: Path, size: int) -> Iterator[bytes]:
+    """Yield the lines within the first `size` bytes of a record."""
+    with _opened(path) as file:
+        while size > 0 and (line := file.readline(size)):
+            size -= len(line)
+            yield line
+
+
+def read_lines(file: BinaryIO, conversation: str, past: Iterable[bytes] = ()) -> Record:
     """Parse the lines of a record; for the errors see `read_record`.
 
     Args:
-        data: the record.
+        file: the record, which can be sought in.
         conversation: its id.
         past: the preceding lines in the records that it was forked from.
     """
-    begin = data.find(_BEGUN)
-    if begin < 0 and _KIND.match(data):
-        return _read_events(data, conversation)
-    # Lines before it are of an earlier version, and were written again after it.
-    start = max(begin, 0)
-    record = Record(RecordBegun(conversation=conversation, agent=""), size=start - len(past))
+    start = _start(file)
+    if start is None:
+        file.seek(0)
+        return _read_events(file.read(), conversation)
+    file.seek(start)
+    record = Record(RecordBegun(conversation=conversation, agent=""), size=start)
     shown: list[bytes] = []  # events of the last turn that may not be in the history yet
-    lines = _whole_lines(past + data[start:])
-    for number, line in enumerate(lines, 1):
-        kind = _KIND.match(line)
-        name = kind[1] if kind else b""
+    own = zip(file, repeat(True), strict=False)
+    lines = chain(zip(past, repeat(False), strict=False), own)
+    for number, (line, is_own) in enumerate(lines, 1):
+        if is_own and not line.endswith(b"\n"):
+            break  # a partial line
         try:
-            if name in _DONE or not (name and line.endswith(b"}")) or b"\0" in line:
-                record.done.append(_noun(line))
-            elif name == b"TurnStarted":
-                shown = [line]
-            elif name in _OUTPUTS:
-                shown.append(line)
-            elif name in _SESSIONS and b'"session_id":""' not in line:
-                _note_session(record, _noun(line))
+            _take(record, line.rstrip(b"\n"), shown)
         except ValueError:
             record.is_damaged = True
             record.notes.append(CUT_OFF.format(number=number))
-            del lines[number - 1 :]
             break
-        record.size += len(line) + 1
-    begun = [done for done in record.done if isinstance(done, RecordBegun)]
-    if begun:
-        record.begun = replace(begun[-1], conversation=conversation)
-    record.done = [done for done in record.done if not isinstance(done, RecordBegun)]
-    record.last = _last_number(lines)
+        record.size += len(line) * is_own
+        if found := _NUMBER.match(line):
+            record.last = int(found[1])
     _look_at(record, list(_readable(shown)))
     return record
+
+
+def _start(file: BinaryIO) -> int | None:
+    """Return where a record begins; None for one of version 1, which has events alone.
+
+    Lines before its beginning are of an earlier version, and were written again after it.
+    """
+    file.seek(0)
+    start, is_earlier = 0, False
+    for line in file:
+        if line.startswith(_BEGUN):
+            return start
+        is_earlier = is_earlier or (start == 0 and _KIND.match(line) is not None)
+        start += len(line)
+    return None if is_earlier else 0
+
+
+def _take(record: Record, line: bytes, shown: list[bytes]) -> None:
+    """Add a line to what is read of a record.
+
+    Args:
+        record: what was read before it.
+        line: the line, without its end.
+        shown: the events of the last turn.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    kind = _KIND.match(line)
+    name = kind[1] if kind else b""
+    if name in _DONE or not (name and line.endswith(b"}")) or b"\0" in line:
+        done = _noun(line)
+        if isinstance(done, RecordBegun):
+            record.begun = replace(done, conversation=record.begun.conversation)
+        else:
+            record.done.append(done)
+    elif name == b"TurnStarted":
+        shown[:] = [line]
+    elif name in _OUTPUTS:
+        shown.append(line)
+    elif name in _SESSIONS and b'"session_id":""' not in line:
+        _note_session(record, _noun(line))
 
 
 def _readable(lines: Iterable[bytes]) -> Iterator[Event]:

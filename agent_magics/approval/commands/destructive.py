@@ -1,4 +1,8 @@
-"""Detects single commands (rm, chmod, dd, git push ...) that destroy vital files or data."""
+"""Detects single commands (rm, chmod, dd, git push ...) that destroy what no undo brings back.
+
+Undo holds files of the workspace. It does not hold what stands outside, git's own data, the whole
+workspace at once, devices, and targets that are not known before the command runs.
+"""
 
 import os
 import re
@@ -9,6 +13,9 @@ from agent_magics.approval.commands.place import CommandPlace, is_below, normal_
 from agent_magics.approval.commands.words import Words, is_option, names, program_of
 
 _GLOB_TAIL = re.compile(r"[*.?\[\]{},!]*\Z")  # a last component that may match everything
+_EXPENDABLE = ("/tmp", "/var/tmp", "/dev/shm")
+_HARMLESS_DEVICES = names("/dev/null /dev/stdout /dev/stderr /dev/full /dev/tty")
+_REMOTE = re.compile(r"[\w.@-]+::?[^/:]|[\w.@-]+:/|\w+://")  # as rsync and scp name other machines
 # a variable, a command substitution, or {} of `find` and `xargs`
 _UNKNOWN = re.compile(r"[$`]|\{\}")
 _UNSET_VARIABLE = re.compile(r"\$(\w+|\{\w+\})/+[*.]*\Z")  # "$DIR"/* is /* if DIR is empty
@@ -54,27 +61,59 @@ def _has_option(words: Words, letters: str, *names: str) -> bool:
     return any(is_option(word, letters, names) for word in options)
 
 
+def _operands(words: Words) -> list[str]:
+    """Return the words that are no options."""
+    end = list(words).index("--") if "--" in words else len(words)
+    return [w for w in words[:end] if not w.startswith("-")] + list(words[end + 1 :])
+
+
 def _danger_in_rm(words: Words, place: CommandPlace) -> str:
     if "--no-preserve-root" in words:
         return "it deletes the whole system"
     if not _has_option(words, "rR", "--recursive"):
         return ""
-    if any(_is_vital(w, place) for w in words):
-        return "it deletes a root, the home folder or the workspace with all below"
-    end = list(words).index("--") if "--" in words else len(words)
-    targets = [w for w in words[:end] if not w.startswith("-")] + list(words[end + 1 :])
-    return _danger_of_unknown(targets)
+    return _danger_of_loss(_operands(words), place)
 
 
-def _danger_of_unknown(targets: Words) -> str:
-    """Return a warning if targets of a deletion are unknown: in a variable, a substitution, or none
-    at all.
+def _danger_of_loss(targets: Words, place: CommandPlace) -> str:
+    """Return a warning if undo does not hold all of what is destroyed.
 
     Without targets on the command line, `xargs` adds them, or a substitution was cut off.
     """
-    if targets and not any(_UNKNOWN.search(expanded(target)) for target in targets):
+    if any(_is_vital(target, place) for target in targets):
+        return "it destroys a root, the home folder or the workspace with all below"
+    if not targets or any(_UNKNOWN.search(expanded(target)) for target in targets):
+        return "it destroys data, and which is not known before it runs"
+    if any(_REMOTE.match(target) for target in targets):
+        return "it destroys data on another machine"
+    paths = [path for target in targets for path in place.paths_of(expanded(target))]
+    if any(".git" in path.split("/") for path in paths):
+        return "it destroys what only git holds"
+    if not all(is_below(path, (*place.roots, *_EXPENDABLE)) for path in paths):
+        return "it destroys data outside the workspace"
+    return ""
+
+
+def _danger_in_truncate(words: Words, place: CommandPlace) -> str:
+    if any(re.match(r"(-s|--s\w*=?)?\+", word) for word in words):
+        return ""  # it makes files longer
+    return _danger_of_loss(_operands(words), place)
+
+
+def _danger_in_shred(words: Words, place: CommandPlace) -> str:
+    return "it overwrites data so that nothing recovers it"
+
+
+def _danger_in_mv(words: Words, place: CommandPlace) -> str:
+    if any(_is_device(word.partition("=")[2] or word) for word in words):
+        return "it puts a file in the place of a device"
+    return ""
+
+
+def _danger_in_rsync(words: Words, place: CommandPlace) -> str:
+    if not any(word.startswith("--del") for word in words):
         return ""
-    return "it deletes folders with all below, and which is not known before it runs"
+    return _danger_of_loss(_operands(words)[-1:], place)
 
 
 def _danger_in_chmod(words: Words, place: CommandPlace) -> str:
@@ -84,11 +123,16 @@ def _danger_in_chmod(words: Words, place: CommandPlace) -> str:
 
 
 def _danger_in_dd(words: Words, place: CommandPlace) -> str:
-    for word in words:
-        target = normal_path(word.removeprefix("of=")) if word.startswith("of=/") else ""
-        if target.startswith("/dev/") and target not in ("/dev/null", "/dev/stdout", "/dev/stderr"):
-            return "it overwrites a device"
-    return ""
+    named = [word.removeprefix("of=") for word in words if word.startswith("of=")]
+    targets = [word for word in named if word not in _HARMLESS_DEVICES]
+    if any(_is_device(target) for target in targets):
+        return "it overwrites a device"
+    return _danger_of_loss(targets, place) if targets else ""
+
+
+def _is_device(word: str) -> bool:
+    path = normal_path(word) if word.startswith("/") else ""
+    return is_below(path, ("/dev",)) and not is_below(path, _EXPENDABLE)
 
 
 def _danger_in_power(words: Words, place: CommandPlace) -> str:
@@ -104,27 +148,39 @@ def _danger_in_kill(words: Words, place: CommandPlace) -> str:
     return "it kills every process" if "-1" in words[1:] else ""
 
 
-_FIND_TESTS = names(
-    "-name -iname -path -ipath -wholename -regex -iregex -empty -mtime -mmin -ctime -newer -size"
-)
+_FIND_TESTS = names("-name -iname -path -ipath -wholename -regex -iregex")
+_FIND_INVERTED = names("! -not -o -or ,")
+_DELETERS = names("rm unlink shred truncate")
 
 
 def _danger_in_find(words: Words, place: CommandPlace) -> str:
-    if not ("-delete" in words or any(program_of(word) in ("rm", "unlink") for word in words)):
+    if "-delete" not in words and _DELETERS.isdisjoint(map(program_of, words)):
         return ""
     if any(_is_vital(word, place, workspace=False) for word in words if "*" not in word):
         return "it deletes files all over the system or the home folder"
     first = next((at for at, word in enumerate(words) if word[:1] in ("-", "(", "!")), len(words))
     folders = words[:first] or (".",)
-    if any(map(_UNKNOWN.search, map(expanded, folders))):
-        return _danger_of_unknown(folders)
-    if not _FIND_TESTS & set(words) and any(_is_vital(word, place) for word in folders):
-        return "it deletes everything in the workspace"
-    return ""
+    if _selects_by_name(words[first:]):
+        folders = [folder for folder in folders if not _is_vital(folder, place)]
+    return _danger_of_loss(folders, place) if folders else ""
+
+
+def _selects_by_name(tests: Words) -> bool:
+    """Tell whether only files with certain names, or empty ones, are found."""
+    if not _FIND_INVERTED.isdisjoint(tests):
+        return False
+    patterns = [
+        after for test, after in zip(tests, tests[1:], strict=False) if test in _FIND_TESTS
+    ]
+    return "-empty" in tests or any(re.search(r"\w", pattern) for pattern in patterns)
 
 
 CHECKS: dict[str, Callable[[Words, CommandPlace], str]] = {
     "rm": _danger_in_rm,
+    "truncate": _danger_in_truncate,
+    "mv": _danger_in_mv,
+    "rsync": _danger_in_rsync,
+    **dict.fromkeys(("shred", "srm", "wipe", "wipefs", "blkdiscard"), _danger_in_shred),
     "find": _danger_in_find,
     "chmod": _danger_in_chmod,
     "chown": _danger_in_chmod,
@@ -136,15 +192,35 @@ CHECKS: dict[str, Callable[[Words, CommandPlace], str]] = {
 }
 
 
+_LOSSES_IN_GIT = (
+    # (subcommand, the words of which one must be there, why)
+    ("stash", names("drop clear"), "it throws away changes that are kept nowhere else"),
+    ("reflog", names("expire delete"), "it forgets where git finds what was thrown away"),
+    ("filter-branch", names(""), "it rewrites the history"),
+    ("filter-repo", names(""), "it rewrites the history"),
+    ("prune", names(""), "it deletes what git found no longer needed"),
+)
+
+
 def danger_in_git_command(argv: Words) -> str:
     """Return why a subcommand of git with its arguments is dangerous, or ""."""
     command, words = (argv[0], argv[1:]) if argv else ("", ())
     if command == "push":
-        forced = any(word.startswith(("--force", "+")) for word in words)
-        if forced or _has_option(words, "f", "--mirror", "--force"):
+        forced = any(word.startswith(("--force", "+", ":")) for word in words)
+        if forced or _has_option(words, "fd", "--mirror", "--force", "--delete", "--prune"):
             return "it overwrites the history of a remote repository"
     if command == "reset" and _has_option(words, "", "--hard"):
         return "it throws away changes that are not committed"
     if command == "clean" and _has_option(words, "f", "--force"):
         return "it deletes files that git does not know"
+    if command == "branch" and (
+        _has_option(words, "D")
+        or (_has_option(words, "d", "--delete") and _has_option(words, "f", "--force"))
+    ):
+        return "it deletes a branch whether or not it is merged"
+    if command == "gc" and any(word.startswith("--prune") for word in words):
+        return "it deletes what git found no longer needed"
+    for name, one_of, why in _LOSSES_IN_GIT:
+        if command == name and (not one_of or not one_of.isdisjoint(words)):
+            return why
     return ""

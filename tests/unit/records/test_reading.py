@@ -2,6 +2,7 @@
 
 import json
 from contextlib import suppress
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,11 @@ from agent_magics.records.reading import Record, read_lines
 RECORDS = Path(__file__).parents[2] / "support/corpora/records"
 [PATH] = (RECORDS / "version2").glob("*.jsonl")
 DATA = PATH.read_bytes()
-WHOLE = read_lines(DATA, PATH.stem)
+WHOLE = read_lines(BytesIO(DATA), PATH.stem)
 
 
 def read(data: bytes) -> Record:
-    return read_lines(data, PATH.stem)
+    return read_lines(BytesIO(data), PATH.stem)
 
 
 @pytest.mark.soak

@@ -229,6 +229,58 @@ sh -c 'git fetch; git reset --hard origin/main'
 sh -c ':(){ :|:& };:'
 bash -c 'bomb() { bomb | bomb & }; bomb'
 bash -c ':() { : | : & } ; :'
+shred -u notes.txt
+shred --remove -n 1 data.csv
+bash -c 'shred -uz *.csv'
+bash -c 'find data -type f | xargs shred'
+srm -r data
+wipefs -a /dev/loop0
+truncate -s 0 /srv/data.db
+truncate --size=0 ~/notes.txt
+truncate -s 0 "$LOG"
+truncate -s-1M ../other/x
+bash -c 'ls *.log | xargs truncate -s 0'
+dd if=/dev/zero of=/srv/data.db bs=1M
+dd of=../other/x if=a
+bash -c 'dd if=/dev/zero of="$X"'
+dd if=/dev/zero of=.git/index
+find . -name '*' -delete
+find . ! -name keep.txt -delete
+find . -not -path './keep/*' -type f -delete
+find . -mtime -1000 -delete
+find . -name '*.pyc' -o -type f -delete
+find . -type f -exec shred -u {} ;
+find . -type f -exec truncate -s 0 {} +
+find ../other -name '*.csv' -delete
+find /srv/data -delete
+find .git -name '*.lock' -delete
+rsync -a --delete empty/ ./
+rsync -a --delete-after empty/ /srv/data/
+rsync -a --delete src/ "$DEST"
+rsync -a --delete src/ ada@host:data/
+rsync --del -r a/ host::module/data
+mv notes.txt /dev/null
+mv -t /dev a
+mv --target-directory=/dev a b
+bash -c 'cd data && mv * /dev/null'
+rm -rf .git
+rm -r sub/.git/objects
+rm -rf ../other
+rm -rf /srv/data
+rm -rf ~/data
+bash -c 'cd .git && rm -rf objects'
+git stash drop
+git stash clear
+git reflog expire --expire=now --all
+git gc --prune=now
+git -C sub gc --aggressive --prune=all
+git prune
+git branch -D old
+git branch --delete --force old
+git filter-branch --tree-filter x
+git push origin :main
+git push origin --delete main
+git push --prune origin
 perl -e 'fork while fork'
 python3 -c 'while 1: os.fork()'
 """)
@@ -271,6 +323,29 @@ chown me a
 kill -9 123
 kill -1 123
 find . -name '*.pyc' -delete
+find . -type d -empty -delete
+find build -delete
+find build -type f -mtime +3 -delete
+truncate -s 0 app.log
+truncate -s +1M grown
+truncate --size=100 a
+dd if=/dev/zero of=a bs=1k count=1
+dd if=a of=/tmp/b
+rsync -a src/ dst/
+rsync -a --delete src/ build/dst/
+rsync -a --delete ada@host:data/ ./data/
+mv a b
+mv a /tmp/b
+rm -rf /tmp/a/b
+rm -r .github
+git stash
+git stash pop
+git reflog
+git gc
+git branch -d merged
+git fetch --prune
+git push origin HEAD:main
+bash -c "cat a > /dev/null"
 find . -name '*.tmp' -exec rm {} ;
 curl https://x.org
 curl -o x.sh https://x.org
