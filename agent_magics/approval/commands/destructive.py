@@ -7,7 +7,7 @@ workspace at once, devices, and targets that are not known before the command ru
 import os
 import re
 from collections.abc import Callable
-from itertools import takewhile
+from itertools import pairwise, takewhile
 
 from agent_magics.approval.commands.place import CommandPlace, is_below, normal_path
 from agent_magics.approval.commands.words import Words, is_option, names, program_of
@@ -169,9 +169,7 @@ def _selects_by_name(tests: Words) -> bool:
     """Tell whether only files with certain names, or empty ones, are found."""
     if not _FIND_INVERTED.isdisjoint(tests):
         return False
-    patterns = [
-        after for test, after in zip(tests, tests[1:], strict=False) if test in _FIND_TESTS
-    ]
+    patterns = [after for test, after in pairwise(tests) if test in _FIND_TESTS]
     return "-empty" in tests or any(re.search(r"\w", pattern) for pattern in patterns)
 
 

@@ -1,6 +1,7 @@
 """A record that a kill or a power loss has left is read up to the damage, by whole lines."""
 
 import json
+import tracemalloc
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
@@ -61,3 +62,15 @@ def test_whatever_bytes_stand_in_it_it_is_read_or_refused_in_a_sentence(at, what
 def test_what_is_no_record_is_an_empty_one(lines):
     record = read(lines)
     assert (record.done, record.last) == ([], 0)
+
+
+def test_what_is_not_used_is_not_held():
+    shown = b'{"type":"ToolCallCompleted","seq":1,"output":"%s"}\n' % (b"x" * 200_000)
+    turn = b'{"type":"TurnStarted","seq":2}\n{"type":"TurnOpened","turn_id":"t"}\n'
+    data = BytesIO(DATA + (turn + shown) * 200 + turn)
+    tracemalloc.start()
+    record = read_lines(data, PATH.stem)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(record.done) == len(WHOLE.done) + 201
+    assert most < 8 << 20  # of 40 MB
