@@ -115,8 +115,14 @@ LOOK = """[
     sorted(os.environ), os.environ["MARK"],
     [name for name in sys.modules if name.startswith(("agent_magics", "tests"))],
     os.getpgrp() == os.getsid(0) == os.getpid(), signal.getsignal(signal.SIGINT),
-    os.readlink("/proc/self/fd/0").partition(":")[0], gc.isenabled(), sys.meta_path, sys.path_hooks,
+    os.readlink("/proc/self/fd/0").partition(":")[0], gc.isenabled(), sys.path_hooks,
     sorted(thread.name for thread in threading.enumerate()), __name__, sys.stdout.encoding,
+]"""
+# What the import of agent-magics makes of a kernel that has changed its folder.
+IMPORT = "os.makedirs('b', exist_ok=True); os.chdir('b'); import agent_magics"
+IMPORTED = """[
+    agent_magics.__spec__, agent_magics.files.trusted_imports._distrusted,
+    [(each, getattr(each, "_finder", "")) for each in sys.meta_path],
 ]"""
 
 
@@ -127,7 +133,9 @@ def test_a_forked_kernel_is_like_one_that_is_started_anew(tmp_path):
         environment = {"TMPDIR": str(tmp_path), "MARK": "1"}
         with Kernel(cwd=str(tmp_path), env=environment, anew=anew) as kernel:
             kernel.run("import gc, os, signal, sys, tempfile, threading")
-            seen.append(re.sub(r"0x\w+|Thread-\d", "", kernel.value(LOOK)))
+            before = kernel.value(LOOK)
+            kernel.run(IMPORT)
+            seen.append(re.sub(r"0x\w+|Thread-\d", "", before + kernel.value(IMPORTED)))
     assert seen[0] == seen[1]
 
 

@@ -3,7 +3,6 @@
 What is interrupted would go on for an hour or for ever; how soon it ends, benchmarks/ measure.
 """
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -193,7 +192,7 @@ def test_an_interrupt_stops_run_all(kernel: Kernel) -> None:
 def test_an_interrupt_between_cells_harms_nothing(kernel: Kernel) -> None:
     assert kernel.run(scripted(repr("Hello."))).status == "ok"
     assert kernel.run("%%agent\nGo.\n").status == "ok"
-    kernel.interrupt()
-    assert kernel.value("_agent.text") == "Hello."
-    assert os.getpid() > 0
+    for _ in range(20):
+        kernel.interrupt()
+        assert kernel.value("_agent.text") == "Hello."
     assert kernel.alive

@@ -3,6 +3,7 @@
 import os
 import queue
 import re
+import sys
 import tempfile
 import time
 import uuid
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import ipykernel
+import psutil
 from jupyter_client.manager import KernelManager
 
 from tests.support.items import unfolded
@@ -79,6 +81,7 @@ class Kernel:
     ) -> None:
         ports = {f"{channel}_port": free_port() for channel in CHANNELS}
         self.manager = KernelManager(kernel_name="python3", cache_ports=False, **ports)
+        self._stands_in = sys.platform == "linux" and not anew
         if not anew:
             self.manager.kernel_spec.argv = forked.command()
         # A profile of its own: what a developer has configured does not reach the tests.
@@ -142,8 +145,12 @@ class Kernel:
         return self._collect(message["header"]["msg_id"], list(answers or []), handlers, limit)
 
     def interrupt(self) -> None:
-        """Interrupt the kernel, as the stop button does."""
+        """Interrupt the kernel, as the stop button does; return when it was sent the signal."""
         self.manager.interrupt_kernel()
+        if self._stands_in:  # which sleeps when it has passed the signal on
+            stand_in = psutil.Process(self.manager.provisioner.pid)
+            while stand_in.status() != psutil.STATUS_SLEEPING:
+                pass
 
     @property
     def alive(self) -> bool:

@@ -1,9 +1,9 @@
-"""Starts kernels as forks of one process that has imported the packages of others that they need.
+"""Starts kernels as forks of one process that has imported the packages that they need.
 
-These imports are more than half of what a kernel costs, so a worker makes them once; agent-magics
-is imported by each kernel itself. A front end starts `stand_in.py` as its kernel: it passes its
-environment, folder and outputs on to the template, and its signals to the kernel. Whichever of the
-three is killed, the kernel ends.
+These imports are most of what a kernel costs, so a worker makes them once; agent-magics is in no
+kernel before a cell imports it, and then with all its modules. A front end starts `stand_in.py` as
+its kernel: it passes its environment, folder and outputs on to the template, and its signals to the
+kernel. Whichever of the three is killed, the kernel ends.
 """
 
 import atexit
@@ -19,8 +19,13 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_loader
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from tests.support import forks
@@ -36,7 +41,12 @@ _TEMPLATE = (
 _MODULES = (
     *("ipykernel.kernelapp", "ipykernel.zmqshell", "ipykernel.debugger"),
     *("IPython.core.completer", "markdown_it", "pydantic", "aiohttp"),
-    *("openai.resources.chat", "openai.resources.responses"),
+    *("openai.resources.chat", "openai.resources.responses", "httpcore2"),
+)
+# Of agent-magics: the magics, what they warm up, and where the tools are that a first cell has.
+_OWN = (
+    *("kernel.cells", "kernel.magics", "kernel.commands.serving"),
+    *("models.sdk", "models.wires.responses.model", "tools.catalog.discovery"),
 )
 _ENVIRONMENT = 1 << 20  # bytes that are enough for one
 
@@ -73,10 +83,39 @@ def serve(address: str) -> None:
     given = list(os.environ)
     for name in _MODULES:
         importlib.import_module(name)
-    assert not [name for name in sys.modules if name.startswith("agent_magics")]
+    sys.meta_path.insert(0, _Own())
     assert len(os.listdir("/proc/self/task")) == 1  # a thread is not there in a fork
     gc.freeze()
     _Template(address, given).serve()
+
+
+class _Own(MetaPathFinder, Loader):
+    """Imports agent-magics, and takes it away until a kernel imports it."""
+
+    def __init__(self) -> None:
+        finders = [*sys.meta_path]
+        for name in _OWN:
+            importlib.import_module(f"agent_magics.{name}")
+        sys.modules["agent_magics.tools.catalog.sources"].resolve_tools(None, {}, live=True)
+        names = [name for name in sys.modules if name.partition(".")[0] == "agent_magics"]
+        self._modules = {name: sys.modules.pop(name) for name in names}
+        self._spec = self._modules["agent_magics"].__spec__
+        self._modules["agent_magics.files.trusted_imports"]._distrusted.clear()
+        sys.meta_path[:] = finders
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        return spec_from_loader(name, self) if name == "agent_magics" else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return self._modules[spec.name]
+
+    def exec_module(self, module: ModuleType) -> None:
+        sys.meta_path.remove(self)
+        sys.modules.update(self._modules)
+        module.__spec__ = self._spec
+        module.guard_imports()
 
 
 class _Template:
