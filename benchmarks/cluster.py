@@ -1,7 +1,8 @@
 """Measures `agent.map(engine=...)` against one process, and what its coordinator costs.
 
     python benchmarks/cluster.py frames    # 20,000 rows: the same table as from one process
-    python benchmarks/cluster.py overhead  # CPU a row, all processes, against one process
+    python benchmarks/cluster.py overhead  # CPU a row, all processes, against one process, and
+                                           # against two processes that know nothing of each other
     python benchmarks/cluster.py speed     # answers after 1 s, 64 requests at once for each process
     python benchmarks/cluster.py leases    # grants, messages, questions a second of the coordinator
 
@@ -17,7 +18,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from multiprocessing import get_context
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -83,24 +86,42 @@ def idle(client: object, seconds: float = 5.0) -> float:
 
 def compare(at_once: tuple[int, int], rows: int, delay: float = 0.2) -> dict[str, float]:
     """Run the rows in one process and on two workers, with so many requests at once."""
-    from agent_magics import Agent  # noqa: PLC0415 - after the home is set
-
     figures = {}
     with two_workers() as client, far_server(delay) as address:
         for name, engine, most in (("one", None, at_once[0]), ("two", client, at_once[1])):
-            with Agent(base_url=address, api_key="x", model="gpt-4o-mini") as agent:
-                run(agent, texts(rows // 10, f"{name} warm "), engine, most)
-                rate, cpu, own = run(agent, texts(rows, name), engine, most)
+            rate, cpu, own = run_warm(address, name, rows, most, engine)
             figures |= {f"{name}_rows_s": rate, f"{name}_cpu_ms": cpu, f"{name}_kernel_ms": own}
         figures["idle_share"] = idle(client)
     return figures
 
 
-def overhead() -> dict[str, float]:
-    """Compare the CPU a row; ``net_ratio`` is without what an idle cluster takes as well."""
-    figures = compare((500, 500), ROWS)
+def run_warm(
+    address: str, name: str, rows: int, at_once: int, client: object = None
+) -> tuple[float, ...]:
+    """Map rows after a tenth as many others; see `run`."""
+    from agent_magics import Agent  # noqa: PLC0415 - after the home is set
+
+    with Agent(base_url=address, api_key="x", model="gpt-4o-mini") as agent:
+        run(agent, texts(rows // 10, f"{name} warm "), client, at_once)
+        return run(agent, texts(rows, name), client, at_once)
+
+
+def apart(rows: int, at_once: int, count: int = 2) -> float:
+    """Return milliseconds of CPU a row of processes that run a part of the rows each, at once."""
+    with far_server(0.2) as address, ProcessPoolExecutor(count, get_context("spawn")) as pool:
+        given = [(address, f"part {n}", rows // count, at_once // count) for n in range(count)]
+        return sum(cpu for _, cpu, _ in pool.map(run_warm, *zip(*given, strict=True))) / count
+
+
+def overhead(rows: int = ROWS) -> dict[str, float]:
+    """Compare the CPU a row.
+
+    ``net_ratio`` is without what an idle cluster takes as well. ``apart_ratio`` is that of two
+    processes without a cluster: what two busy processes cost the machine, whoever runs them.
+    """
+    figures = compare((500, 500), rows)
     net = figures["two_cpu_ms"] - figures["idle_share"] / figures["two_rows_s"] * 1e3
-    ratios = {"cpu_ratio": figures["two_cpu_ms"], "net_ratio": net}
+    ratios = {"cpu_ratio": figures["two_cpu_ms"], "net_ratio": net, "apart_ratio": apart(rows, 500)}
     return {**figures, **{name: ms / figures["one_cpu_ms"] for name, ms in ratios.items()}}
 
 
