@@ -10,14 +10,21 @@ answered too, as by `RowServer`.
 
 import asyncio
 import json
+import os
+import random
+import signal
+import socket
+import threading
 import time
 import urllib.request
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, NoReturn, Self
 
 from aiohttp import web
 
+from tests.support.models.forked import ForkedServer
 from tests.support.models.row_server import (
     WIRES,
     Program,
@@ -25,6 +32,7 @@ from tests.support.models.row_server import (
     Settings,
     answer_of,
     last_message,
+    serve,
 )
 
 STATES = ("validating", "in_progress", "finalizing")
@@ -45,8 +53,11 @@ class BatchSettings(Settings):
         lost: whether the answer to the first creation of a batch is lost.
         breaks: "" or a call of the API ("upload", "create", "look", "content"; "follow": a look at
             a batch that has begun) that is answered with `broken` until `BatchServer.release`.
-        broken: a status, or "garbage".
+        broken: a status, "garbage", or "half": a half of the answer, and no more.
         forgets: whether batches are not found any more.
+        kept: the file of its state, from which a server that was killed goes on; "" for none.
+        deaths: how often it ends itself, at one of three calls: before the call's work, after it,
+            or in the midst of the answer.
     """
 
     ends: str = "completed"
@@ -59,6 +70,8 @@ class BatchSettings(Settings):
     breaks: str = ""
     broken: str = "403"
     forgets: bool = False
+    kept: str = ""
+    deaths: int = 0
 
 
 class BatchServer(RowServer):
@@ -77,13 +90,60 @@ class BatchServer(RowServer):
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/files") as reply:
             return json.load(reply)
 
+    def halves(self) -> int:
+        """Return how many answers were sent by half."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/halves") as reply:
+            return json.load(reply)
+
     def release(self) -> None:
         """Let batches go on that stay in a state."""
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}/release", method="POST")
         urllib.request.urlopen(request).close()
 
 
+class DyingBatchServer(BatchServer):
+    """A server that ends itself at random calls, and is started again where it was.
+
+    Args:
+        kept, deaths, settings: see `BatchSettings`.
+    """
+
+    def __init__(self, kept: Path, deaths: int, **settings: Any) -> None:
+        # Holds the port while no server listens; with `reuse_port` a server can listen on it.
+        self._port = socket.socket()
+        self._port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        self._port.bind(("127.0.0.1", 0))
+        port = self._port.getsockname()[1]
+        super().__init__(kept=str(kept), deaths=deaths, port=port, **settings)
+        self._kept, self._is_over = kept, threading.Event()
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self._reviving = threading.Thread(target=self._revive)
+        self._reviving.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._is_over.set()
+        self._reviving.join()
+        super().__exit__(*error)
+        self._port.close()
+
+    def _revive(self) -> None:
+        while not self._is_over.is_set():
+            if self._process.has_ended(0.05):
+                self._process.kill()
+                self._process = ForkedServer(serve, self._program)
+
+    def deaths(self) -> int:
+        """Return how often it has ended."""
+        return json.loads(self._kept.read_text())["died"] if self._kept.exists() else 0
+
+
 # -- the program ------------------------------------------------------------------------------
+
+# What of a program is kept.
+KEPT = ("entries", "uploaded", "results", "batches", "died")
 
 
 class BatchProgram(Program):
@@ -98,11 +158,23 @@ class BatchProgram(Program):
         self.is_released, self.released = False, asyncio.Event()
         self.calls = 0
         self.is_lost = settings.lost
+        self.died, self.halves = 0, 0
+        if settings.kept and Path(settings.kept).exists():
+            vars(self).update(json.loads(Path(settings.kept).read_text()))
+        self.chance = random.Random(settings.seed + self.died)
+
+    def keep(self) -> None:
+        """Keep the state; a kill leaves the old one or the new one."""
+        if self.settings.kept:
+            beside = Path(self.settings.kept + ".part")
+            beside.write_text(json.dumps({name: getattr(self, name) for name in KEPT}))
+            beside.replace(self.settings.kept)
 
     def add_routes(self, router: web.UrlDispatcher) -> None:
         """Add the batch API, and what tests ask."""
         router.add_get("/batches", lambda _: self.shown(self.batches))
         router.add_get("/files", lambda _: self.shown(list(self.uploaded.values())))
+        router.add_get("/halves", lambda _: self.shown(self.halves))
         router.add_post("/release", self.release)
         for method, path, handler in (
             ("POST", "/v1/files", self.upload),
@@ -125,15 +197,41 @@ class BatchProgram(Program):
             if self.settings.slips and self.calls % self.settings.slips == 0:
                 return error(500, "The server had an error.")
             if handler.__name__ == self.settings.breaks and not self.is_released:
-                return self.broken()
-            return await handler(request)
+                return await self.broken(request, handler)
+            return await self.survived(request, handler)
 
         return answer
 
-    def broken(self) -> web.Response:
+    async def survived(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        """Return the answer of a handler, if the server does not end itself at that."""
+        dies = self.died < self.settings.deaths and self.chance.random() < 1 / 3
+        moment = self.chance.choice(("before", "after", "midst")) if dies else ""
+        self.died += dies
+        if moment == "before":
+            self.die()
+        response = await handler(request)
+        self.keep()
+        if moment == "midst":
+            await send_half(request, response)
+        if moment:
+            self.die()
+        return response
+
+    def die(self) -> NoReturn:
+        """End this process as a kill does."""
+        self.keep()
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError("not reached")
+
+    async def broken(self, request: web.Request, handler: Any) -> web.StreamResponse:
         """Return what a call that breaks is answered with."""
         if self.settings.broken == "garbage":
             return web.Response(text="<html>")
+        if self.settings.broken == "half":
+            response = await send_half(request, await handler(request))
+            self.halves += 1
+            await self.released.wait()
+            return response
         return error(int(self.settings.broken), "No.")
 
     async def shown(self, value: Any) -> web.Response:
@@ -203,7 +301,12 @@ class BatchProgram(Program):
             return error(404, "No batch found")
         has_begun = batch["status"] != "validating"
         if self.settings.breaks == "follow" and has_begun and not self.is_released:
-            return self.broken()
+            return await self.broken(request, self.look_on)
+        return await self.look_on(request)
+
+    async def look_on(self, request: web.Request) -> web.StreamResponse:
+        """Return a batch that there is, one state further."""
+        batch = self.found(request)
         self.advance(batch)
         return web.json_response(batch)
 
@@ -313,6 +416,15 @@ def line(request: dict[str, Any], response: Any, said: Any = None) -> dict[str, 
 def lines_of(documents: list[dict[str, Any]]) -> str:
     """Return documents as JSONL."""
     return "".join(json.dumps(each) + "\n" for each in documents)
+
+
+async def send_half(request: web.Request, response: web.Response) -> web.StreamResponse:
+    """Send the beginning of an answer, which says that there is more."""
+    content = response.body
+    half = web.StreamResponse(headers={"Content-Length": str(len(content))})
+    await half.prepare(request)
+    await half.write(content[: len(content) // 2])
+    return half
 
 
 def error(status: int, message: str) -> web.Response:

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +50,14 @@ class ForkedServer:
         self._process = os.pidfd_open(int(pid))
         self.port = int(port)
 
+    def has_ended(self, longest: float) -> bool:
+        """Return whether it has ended, after at most so many seconds."""
+        return bool(select.select([self._process], [], [], longest)[0])
+
     def kill(self) -> None:
         """End it, and wait until it has ended."""
-        signal.pidfd_send_signal(self._process, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it has ended itself
+            signal.pidfd_send_signal(self._process, signal.SIGKILL)
         select.select([self._process], [], [])
         os.close(self._process)
 

@@ -49,6 +49,7 @@ class Settings:
         seed: of the choice of faults.
         holds: answers so many requests, and the others when `RowServer.answer_more` lets it; 0
             answers all.
+        port: where it listens; 0 is any free port.
     """
 
     faults: Mapping[str, float] | None = None
@@ -63,6 +64,7 @@ class Settings:
     key: str = ""
     seed: int = 1
     holds: int = 0
+    port: int = 0
 
 
 class RowServer:
@@ -269,7 +271,7 @@ def answer_of(body: Mapping[str, Any], *, fits: bool = True) -> dict[str, Any]:
 
 
 async def serve(make_program: Callable[[], Program], tell: Callable[[int], None]) -> None:
-    """Serve on a free port of loopback, which is told, until killed."""
+    """Serve on a port of loopback, which is told, until killed."""
     program = make_program()
     app = web.Application(client_max_size=256 << 20)
     app.router.add_get("/log", program.log)
@@ -278,7 +280,8 @@ async def serve(make_program: Callable[[], Program], tell: Callable[[int], None]
     app.router.add_post("/{path:.*}", program.answer)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    port = program.settings.port
+    site = web.TCPSite(runner, "127.0.0.1", port, reuse_port=bool(port))
     await site.start()
     tell(site._server.sockets[0].getsockname()[1])
     await asyncio.Event().wait()

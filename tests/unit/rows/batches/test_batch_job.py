@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from agent_magics.rows.batches import job as batch_job
 from agent_magics.rows.batches.api import open_api
 from agent_magics.rows.batches.job import BatchJob, Pack
 from agent_magics.rows.batches.ledger import Ledger, Sent, now
-from tests.support.models.batch_server import BatchServer
+from tests.support.models.batch_server import BatchServer, DyingBatchServer
 from tests.support.models.row_server import RowServer
 from tests.support.rows.watchers import When, stop_at, wait_until
 
@@ -213,6 +214,45 @@ def test_a_killed_kernel_loses_no_batch(tmp_path, after):
     assert not len(done.failed)
     assert len(asked) == 60 and set(asked.values()) == {1}
     assert not files_beside(cache)
+
+
+@pytest.mark.parametrize("call", ["listed", "upload", "create", "look", "follow", "content"])
+def test_a_kernel_that_is_killed_in_the_midst_of_a_call_loses_no_batch(tmp_path, call):
+    cache = tmp_path / "answers.sqlite"
+    root = str(Path(__file__).parents[4])
+    with BatchServer(breaks=call, broken="half") as server:
+        command = [sys.executable, "-c", MAP, server.base_url, str(cache), KEY]
+        with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": root}) as killed:
+            wait_until(lambda: killed.poll() is not None or server.halves())
+            killed.send_signal(signal.SIGKILL)
+        server.release()
+        with Agent("gpt-4o-mini", base_url=server.base_url, api_key=KEY) as agent:
+            given = [f"row {number}" for number in range(60)]
+            done = agent.map_sync("{{text}}", given, ask_above=None, cache=cache, batch=True)
+        asked = Counter(entry["last"] for entry in server.log())
+    assert killed.returncode == -signal.SIGKILL
+    assert list(done.frame["answer"]) == given
+    assert asked == Counter(given)
+    assert not files_beside(cache)
+
+
+@pytest.mark.parametrize(
+    "deaths", [3, pytest.param(30, marks=[pytest.mark.long, pytest.mark.timeout(1800)])]
+)
+def test_a_provider_that_is_killed_at_random_calls_is_paid_once(tmp_path, monkeypatch, deaths):
+    monkeypatch.setattr(batch_job, "MOST_REQUESTS", 10)
+    cache, count = tmp_path / "a", 0
+    with DyingBatchServer(tmp_path / "kept", deaths) as server:
+        while server.deaths() < deaths:
+            count += 50
+            with suppress(FatalError):  # it died at each of six tries
+                mapped(server, count, cache=cache)
+        done = mapped(server, count, cache=cache)
+        asked = Counter(entry["last"] for entry in server.log())
+        begun = len(server.batches())
+    assert list(done.frame["answer"]) == [each[-40:] for each in rows(count)]
+    assert asked == Counter(rows(count)) and begun * 10 == count
+    assert not Ledger(cache).all() and not files_beside(cache)
 
 
 def _has_come(server, after):
