@@ -193,11 +193,14 @@ class ModelCaller:
     ) -> Response:
         config = self._context.config
         features = config.features
+        offered = self._setup.offer.specs(self._context.found)
+        with_python = any(each.spec.name == "python" for each in offered)
+        instructions = compose_instructions(config, with_python=with_python)
         request = ModelRequest(
-            model=self._context.config.model,
-            instructions=compose_instructions(config) + (output.instructions if output else ""),
+            model=config.model,
+            instructions=instructions + (output.instructions if output else ""),
             history=self._history,
-            tools=() if bare else self._setup.offer.specs(self._context.found),
+            tools=() if bare else offered,
             prompt=prompt,
             number=self.requests,
             conversation=self._context.session_id,

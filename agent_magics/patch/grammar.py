@@ -12,25 +12,17 @@ from typing import NoReturn, TypeAlias
 from agent_magics.protocol.errors import RespondToModel
 
 PATCH_GRAMMAR = r"""
-start: "*** Begin Patch" LF operation+ "*** End Patch" LF?
-
-operation: add | delete | update
-
-add: "*** Add File: " REST LF added*
-delete: "*** Delete File: " REST LF
-update: "*** Update File: " REST LF (body | move body?)
-move: "*** Move to: " REST LF
-
+start: "*** Begin Patch\n" (add | delete | update)+ "*** End Patch" "\n"?
+add: "*** Add File: " REST ADDED*
+delete: "*** Delete File: " REST
+update: "*** Update File: " REST (body | "*** Move to: " REST body?)
 body: (lines | chunk) chunk*
-chunk: anchor+ lines
-lines: line+ end_of_file?
-anchor: "@@" (" " REST)? LF
-line: ("+" | "-" | " ") REST? LF
-added: "+" REST? LF
-end_of_file: "*** End of File" LF
-
-REST: /[^\n]+/
-LF: "\n"
+chunk: ANCHOR+ lines
+lines: LINE+ "*** End of File\n"?
+REST: /[^\n]+\n/
+ADDED: /\+[^\n]*\n/
+ANCHOR: /@@( [^\n]+)?\n/
+LINE: /[-+ ][^\n]*\n/
 """.lstrip()
 
 BEGIN, _END = "*** Begin Patch", "*** End Patch"

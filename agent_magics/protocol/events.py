@@ -268,7 +268,7 @@ class PatchApplyEnd(Event):
 
 @dataclass(frozen=True, slots=True)
 class PlanStep:
-    """One step of the model's plan."""
+    """A step of the plan."""
 
     id: str
     description: str
@@ -357,7 +357,7 @@ class ApprovalRequested(Question):
 
 @dataclass(frozen=True, slots=True)
 class UserOption:
-    """An answer that a question offers."""
+    """An answer to choose."""
 
     label: str
     description: str = ""
@@ -365,12 +365,8 @@ class UserOption:
 
 @dataclass(frozen=True, slots=True)
 class UserQuestion:
-    """A question of the model to the person.
-
-    Attributes:
-        header: its subject in a word or two.
-        multi: whether several options may be chosen.
-        free_text: whether the person may answer in words of their own.
+    """A question: `header` is its subject in a word or two, `multi` allows several options,
+    `free_text` words of the person's own.
     """
 
     id: str

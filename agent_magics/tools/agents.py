@@ -59,21 +59,20 @@ async def spawn_agent(
     *,
     ctx: ToolContext | None = None,
 ) -> str:
-    """Start a sub-agent: it works beside you on a task of its own, and reports when it ends.
+    """Start a sub-agent: it works beside you on a task, and reports when it ends.
 
-    Use it for work that is independent and large, such as looking through many files. It knows
-    nothing of this conversation but the task and what you share. Four work at a time, more wait.
+    Use it for large independent work, such as looking through many files. It knows only the task
+    and what you share. Four work at a time, more wait.
 
     Args:
         task: all that it must know, and what to report.
         agent_type: "explore" (the default) reads and searches, "worker" also changes things;
-            list_agents names the other types.
-        name: for later calls; at most 32 of a-z, 0-9 and -.
-        tools: names of your tools; else all that its type allows.
-        model: another model than its type's.
-        budget: less than its type may spend (cost in USD); it is stopped there.
-        share: "conversation" for what was said so far, names of kept results (@r1), and "kernel":
-            a worker's Python runs in the person's kernel (one at a time; the person is asked).
+            list_agents names others.
+        name: its id in later calls.
+        tools: some of yours; else all of its type.
+        budget: less than its type may spend (cost in USD).
+        share: "conversation", kept results (@r1), "kernel": a worker's Python runs in the person's
+            (one at a time; they are asked).
     """
     call, agents = _in_turn(ctx, "spawn_agent")
     given: dict[str, Any] = {"task": task, "agent_type": agent_type, "name": name, "tools": tools}
@@ -88,8 +87,7 @@ async def send_input(
     """Send a message to a sub-agent; one that has ended goes on with it.
 
     Args:
-        id: its name.
-        interrupt: stop what it does now, instead of waiting for its running calls.
+        interrupt: stop its running calls.
     """
     call, agents = _in_turn(ctx, "send_input")
     return agents.send(id, message, call.call_id, interrupt=interrupt)
@@ -99,13 +97,12 @@ async def send_input(
 async def wait(
     ids: list[str] | None = None, timeout_ms: int = _WAIT, *, ctx: ToolContext | None = None
 ) -> str:
-    """Wait until a sub-agent ends; return when the first does.
+    """Wait until the first of these sub-agents, or of all, ends.
 
     Reports also come without it: wait only where you can do nothing else.
 
     Args:
-        ids: their names; else all.
-        timeout_ms: most milliseconds, up to 3,600,000.
+        timeout_ms: up to 3600000.
     """
     _, agents = _in_turn(ctx, "wait")
     if not 0 <= timeout_ms <= _LONGEST_WAIT:
@@ -115,29 +112,21 @@ async def wait(
 
 @tool(mutating=False)
 async def resume_agent(id: str, *, ctx: ToolContext | None = None) -> str:
-    """Let a sub-agent that was stopped or has failed go on with its task, within its budget.
-
-    Args:
-        id: its name.
-    """
+    """Let a stopped or failed sub-agent go on, within its budget."""
     call, agents = _in_turn(ctx, "resume_agent")
     return agents.resume(id, call.call_id)
 
 
 @tool(mutating=False)
 async def close_agent(id: str, *, ctx: ToolContext | None = None) -> str:
-    """Stop a sub-agent whose work is not needed any more; it does not report.
-
-    Args:
-        id: its name.
-    """
+    """Stop a sub-agent for good; it does not report."""
     _, agents = _in_turn(ctx, "close_agent")
     return agents.close(id)
 
 
 @tool(mutating=False)
 async def list_agents(*, ctx: ToolContext | None = None) -> str:
-    """List the sub-agents of this conversation: what each does and has spent, and the limits."""
+    """List the sub-agents: what each does and has spent, the types and limits."""
     _, agents = _in_turn(ctx, "list_agents")
     return agents.list()
 

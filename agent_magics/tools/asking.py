@@ -43,12 +43,9 @@ def _question(one: Any, at: int) -> Any:
 async def request_user_input(
     questions: list[UserQuestion], *, ctx: ToolContext | None = None
 ) -> ToolOutput:
-    """Ask the person one to four short questions, and wait for the answers.
+    """Ask the person one to four short questions, and wait.
 
-    Ask only what you cannot find out yourself and what changes what you do. Never ask for secrets.
-
-    Args:
-        questions: with unique ids.
+    Ask only what you cannot find out and what changes what you do; never for secrets.
 
     Returns:
         A JSON object of each question's id to the chosen label, labels (multi) or text.

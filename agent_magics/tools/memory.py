@@ -37,12 +37,9 @@ def _fingerprints(ctx: ToolContext | None) -> Fingerprints:
 
 @tool(mutating=False, parallel=True)
 def get_memory(topic: str = "", *, ctx: ToolContext | None = None) -> str:
-    """Read a note that was kept in memory, or list all topics.
+    """Read a note from memory; without topic, list all.
 
-    Where you use what it says, cite it: "from memory: TOPIC".
-
-    Args:
-        topic: else all are listed.
+    Where you use it, cite it: "from memory: TOPIC".
     """
     digest = _fingerprints(ctx)
     notes = [each for folder in note_folders(_workspace(ctx)).values() for each in folder.notes()]
@@ -100,16 +97,15 @@ def remember(
     *,
     ctx: ToolContext | None = None,
 ) -> str:
-    """Keep a note for later conversations; it replaces what the topic said.
+    """Keep a note for later conversations; it replaces what the topic said: read that first.
 
-    Keep what took effort to find out and will hold: decisions, pitfalls, what data mean. Read the
-    topic first where there is one. The person can read, change and delete every note.
+    Keep what took effort to find out and will hold: decisions, pitfalls, what data mean.
 
     Args:
-        topic: a short name in small letters, such as sales-data.
-        text: Markdown; its first line says what it is about.
-        about: files and variables: when they change, it is marked as stale.
-        scope: "user" is for this person alone; "project" stands in the project and is shared.
+        topic: in small letters, such as sales-data.
+        text: Markdown; the first line says what it is about.
+        about: files and variables whose change makes it stale.
+        scope: for this person alone, or shared in the project.
     """
     folder = note_folders(_workspace(ctx))[scope]
     content = note_content(text, _anchors(about or (), scope, ctx))
@@ -174,7 +170,7 @@ def forget(topic: str, scope: Scope | None = None, *, ctx: ToolContext | None = 
     """Delete a note from memory.
 
     Args:
-        scope: needed only where both have the topic.
+        scope: where both have the topic.
     """
     _write(_folder_with(topic, scope, ctx), topic, None, ctx)
     return f"{topic} is forgotten."

@@ -37,13 +37,10 @@ def _step(step: object, at: int) -> Any:
 def update_plan(
     steps: list[PlanStep], explanation: str = "", *, ctx: ToolContext | None = None
 ) -> str:
-    """Show or change the plan of the work: a short list of steps with their status.
-
-    Send the whole list each time. Use it for work of several steps, and keep it true.
+    """Show or change the plan of work that has several steps; keep it true.
 
     Args:
-        steps: all steps in order; ids are unique, at most one step is in_progress.
-        explanation: why it has changed.
+        steps: all of them, each time; ids are unique, at most one step is in_progress.
     """
     _check(steps)
     if ctx is not None:

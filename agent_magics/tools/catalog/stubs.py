@@ -17,8 +17,8 @@ NOT_FROM_CODE = frozenset(("python",))
 _NOT_LISTED = NOT_FROM_CODE | {"tool_search"}
 
 _HOW_CALLED = (
-    "The code can call these tools as functions, also with await; they return values, and raise "
-    "where a call fails:"
+    "The code can call these tools as functions with the same arguments, also with await; they "
+    "return values, and raise where a call fails:"
 )
 
 # Module prefixes of a class do not help code that only passes its objects on.
@@ -40,8 +40,15 @@ def call_signature(fn: Callable[..., Any]) -> inspect.Signature:
 
 
 def stub_of(name: str, fn: Callable[..., Any]) -> str:
-    """Return a tool's signature as text: ``name(path: str, limit: int = 100) -> DataFrame``."""
+    """Return a tool's signature as text: ``name(path: str, limit: int = 100) -> DataFrame``.
+
+    Of a built-in tool only the result is said, since its own schema is always sent.
+    """
     signature = call_signature(fn)
+    returned = signature.return_annotation
+    arrow = "" if returned is signature.empty else f" -> {_type_words(returned)}"
+    if is_tool(fn) and fn.tool_options.own:  # the other member is what a model would read
+        return f"{name}(...){arrow.partition(' | ')[0]}"
     parts: list[str] = []
     shown = list(signature.parameters.values())
     if len(shown) > _MOST_PARAMETERS:  # the rest stands in the tool's own schema
@@ -53,10 +60,6 @@ def stub_of(name: str, fn: Callable[..., Any]) -> str:
         parts.append(_parameter_words(parameter))
     if len(shown) < len(signature.parameters):
         parts.append("...")
-    returned = signature.return_annotation
-    arrow = "" if returned is signature.empty else f" -> {_type_words(returned)}"
-    if is_tool(fn) and fn.tool_options.own:  # the other member is what a model would read
-        arrow = arrow.partition(" | ")[0]
     return f"{name}({', '.join(parts)}){arrow}"
 
 

@@ -117,18 +117,12 @@ def inspect_variables(
     *,
     ctx: ToolContext | None = None,
 ) -> Variables:
-    """List the variables of the person's notebook: type, shape, column types, size in memory.
-
-    Nothing is computed or printed for it, however large or lazy a value is. With detail_level
-    "full": each column with its type and missing values, what lists and dicts hold, the parameters
-    of models.
+    """List the notebook's variables: type, shape, column types, size; nothing is computed.
 
     Args:
-        pattern: names, with * and ?; several with commas. A name that begins with _ has to be
-            asked for with a pattern that does.
-        detail_level: "full" for all details of a few; leave it out to see what there is.
-        offset: in the full view, how many to leave out first.
-        limit: most variables to show; 200, or 50 in the full view.
+        pattern: names with * and ?, several with commas; names with _ only if the pattern has it.
+        detail_level: "full", of a few: columns with types and missing values, what lists and dicts
+            hold, parameters of models, in pages.
 
     Returns:
         The variables, by name; functions, classes and modules are only named.

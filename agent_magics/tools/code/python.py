@@ -85,14 +85,10 @@ async def python(
     await and IPython magics work.
 
     Args:
-        code: the code of one cell.
-        where: "live" is the person's own kernel; "scratch" a sandboxed process with variables of
-            its own, kept from call to call, without the notebook's variables and tools. If not
-            given, as the person has set it.
-        values: with "scratch", variables of the notebook or kept results (@r7, there _r7) to copy
-            there first.
-        timeout_ms: milliseconds until the code is stopped. If not given, 600,000 in the kernel and
-            60,000 in scratch.
+        where: "scratch" is a sandboxed process with variables of its own, kept from call to call,
+            without the notebook's variables and tools; else as the person has set it.
+        values: variables of the notebook or kept results (@r7, there _r7) to copy to scratch first.
+        timeout_ms: else 600000 in the kernel, 60000 in scratch.
     """
     if ctx is None:
         raise RespondToModel("python runs code for an agent; by hand, write it into a cell.")

@@ -80,21 +80,16 @@ def exec_command(
     *,
     ctx: ToolContext | None = None,
 ) -> "CommandResult | CommandReport | PatchResult":
-    """Run a script in a shell; what takes longer than yield_time_ms goes on as a session.
+    """Run a script in a shell; after yield_time_ms it goes on as a session.
 
-    Of a session you get the id and what came so far; see write_stdin. You are told when it ends.
+    You get its id and what came so far, and are told when it ends; see write_stdin.
 
     Args:
-        cmd: the script.
-        workdir: else the workspace.
-        shell: bash, else sh.
-        login: read the profile first.
-        tty: with a terminal, which typing needs.
-        yield_time_ms: milliseconds to wait for its end, 250 to 300000.
-        timeout_ms: milliseconds until all of it is killed.
-        max_output_tokens: most tokens to return; the whole is kept.
-        sandbox_permissions: more only where the command needs it.
-        justification: why more: a sentence for the person.
+        tty: give it a terminal, which typing needs.
+        yield_time_ms: 250 to 300000.
+        timeout_ms: then all of it is killed.
+        sandbox_permissions: more only where needed.
+        justification: why more, for the person.
         prefix_rule: first words, which the person may allow for good.
     """
     if timeout_ms is not None:
@@ -237,14 +232,13 @@ def write_stdin(
     *,
     ctx: ToolContext | None = None,
 ) -> "CommandResult | CommandReport":
-    r"""Type into a session, or only wait for it; return what it printed since the last time.
+    r"""Type into a session, or only wait; return what it printed since the last time.
 
-    Returns when the session has ended, else after yield_time_ms.
+    Returns when it has ended, else after yield_time_ms.
 
     Args:
-        chars: what to type, with "\n" at the end of a line; "\u0003" is Ctrl-C; empty only waits.
-        yield_time_ms: milliseconds to wait, 250 to 300000.
-        max_output_tokens: most tokens to return; the whole is kept.
+        chars: lines end with "\n"; "\u0003" is Ctrl-C; empty only waits.
+        yield_time_ms: 250 to 300000.
     """
     session = processes_of(ctx).get(session_id)
     wait_ms, note = _clamped(yield_time_ms)
@@ -272,7 +266,7 @@ def _collect_new(session: CommandSession) -> CommandResult:
 
 @tool(name="list_sessions", parallel=True, mutating=False)
 def list_sessions(*, ctx: ToolContext | None = None) -> "SessionList":
-    """List the sessions of this conversation, running and ended."""
+    """List the sessions, running and ended."""
     return SessionList(processes_of(ctx).sessions())
 
 
@@ -305,7 +299,7 @@ def _state(session: CommandSession) -> str:
 def kill_session(
     session_id: int, *, ctx: ToolContext | None = None
 ) -> "CommandResult | CommandReport":
-    """End a session with everything it has started; return what it printed since the last time."""
+    """End a session and all it has started; return what it printed since."""
     session = processes_of(ctx).get(session_id)
     if session.ended and session.is_reported:
         raise RespondToModel(f"Session {session_id} is not running any more: {_state(session)}.")

@@ -31,7 +31,7 @@ _SHELLS = ("bash", "sh", "dash", "zsh", "ksh", "fish")
 
 
 class WritePermission(TypedDict):
-    """More paths that the command may write."""
+    """More paths to write."""
 
     write: list[str]
 
@@ -94,17 +94,15 @@ def shell(
     *,
     ctx: ToolContext | None = None,
 ) -> "CommandResult | CommandReport | PatchResult":
-    """Run a command and return its output. No shell interprets it.
+    """Run a program, without a shell, terminal or input; return its output.
 
-    For pipes, redirections, wildcards or variables pass ["bash", "-c", "the script"]. There is
-    no terminal and no input.
+    For pipes, redirections, wildcards or variables pass ["bash", "-c", "the script"].
 
     Args:
-        command: program and arguments, each a string of its own.
-        workdir: else the workspace.
-        timeout_ms: milliseconds until all of it is killed, at most 3600000.
-        sandbox_permissions: more only where the command needs it.
-        justification: why more: a sentence for the person.
+        command: program and arguments.
+        timeout_ms: then all of it is killed; at most 3600000.
+        sandbox_permissions: more only where needed.
+        justification: why more, for the person.
     """
     check_words(command)
     return _run(command, workdir, timeout_ms, sandbox_permissions, ctx)

@@ -36,20 +36,15 @@ def list_dir(
     *,
     ctx: ToolContext | None = None,
 ) -> "Entries":
-    """List a folder: folders first, then files with sizes, each by name.
+    """List a folder: folders first, then files with sizes.
 
-    Links are not followed. Dot files and what .gitignore names are left out unless given as path.
+    Links are not followed. Dot and gitignored files are left out unless given as path.
 
     Args:
-        path: the folder.
-        recursive: also what its folders hold.
-        max_depth: levels, 1 for its own entries; means recursive.
-        pattern: a glob for names, such as *.py or src/**/*.{js,ts}.
-        sort: size: the largest first; mtime: the latest change first.
-        include_hidden: dot files too.
-        detail_level: "full" shows times of change, page by page.
-        offset: entries to skip.
-        limit: most entries; 200, or 50 in the full view.
+        max_depth: 1 for its own entries; means recursive.
+        pattern: a glob, such as *.py or src/**/*.{js,ts}.
+        sort: the largest or the latest first.
+        detail_level: "full" adds times of change, in pages.
 
     Returns:
         Called by hand: a list of `FolderEntry` that prints well.
@@ -79,14 +74,12 @@ def list_dir(
 def glob(
     pattern: str, path: str = ".", limit: int | None = None, *, ctx: ToolContext | None = None
 ) -> "FoundFiles":
-    """Find files below a folder by name.
+    """Find files by name.
 
-    Links are not followed. Dot files and what .gitignore names are left out unless given as path.
+    Links are not followed. Dot and gitignored files are left out unless given as path.
 
     Args:
         pattern: *.py matches names at any depth, src/**/*.{js,ts} paths.
-        path: the folder.
-        limit: most files, up to 200.
 
     Returns:
         Called by hand: a list of `FolderEntry` that prints well.

@@ -214,9 +214,7 @@ def apply_patch(
     *,
     ctx: ToolContext | None = None,
 ) -> PatchResult:
-    """Change, add, delete and move text files; either the whole patch is applied or nothing.
-
-    A patch:
+    """Change, add, delete and move text files: all of a patch or nothing.
 
     *** Begin Patch
     *** Update File: src/app.py
@@ -229,11 +227,10 @@ def apply_patch(
     *** Delete File: old.txt
     *** End Patch
 
-    In an update, lines that stay start with a space, removed ones with "-", added ones with "+".
-    Give about three lines around a change. Where those stand several times in the file, put
-    "@@ " and the class, def or heading above them in front; several such lines go from the outer
-    to the inner one. "*** Move to: PATH" below the "*** Update File" line moves the file, and
-    "*** End of File" after a chunk says that it ends where the file ends.
+    Lines that stay start with a space. Give about three around a change; where those stand several
+    times in the file, put "@@ " and the class, def or heading above them in front (several such
+    lines: the outer first). "*** Move to: PATH" below "*** Update File" moves the file; "*** End of
+    File" after a chunk: it ends where the file ends.
 
     Args:
         patch: the patch, from "*** Begin Patch" to "*** End Patch", or a unified diff as git

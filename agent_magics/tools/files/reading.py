@@ -42,17 +42,14 @@ def read_file(
     *,
     ctx: ToolContext | None = None,
 ) -> "str | FilePage | TableView | NotebookView":
-    """Read a text file, or a window of it; lines come numbered, at most 250 a call.
+    """Read a text file or lines of it, numbered, at most 250 a call.
 
-    Lines over 2,000 characters are cut. CSV and Parquet files are shown as shape, columns and first
-    rows (start_line=1 reads a CSV file's lines), notebooks as cells.
+    CSV and Parquet files come as shape, columns and first rows (start_line=1 reads a CSV file's
+    lines), notebooks as cells.
 
     Args:
-        path: the file.
-        start_line: first line, counted from 1.
-        end_line: last line.
-        max_lines: most lines, else 250.
-        offset_bytes: byte to start at instead.
+        start_line: counted from 1.
+        offset_bytes: where to start instead.
 
     Returns:
         Called by hand: the text exactly as it stands in the file, whole if no window is given.

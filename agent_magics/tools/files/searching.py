@@ -47,19 +47,13 @@ def grep_files(
     *,
     ctx: ToolContext | None = None,
 ) -> "Matches | MatchingFiles":
-    """Find the lines that match a regular expression, in a file or in all files below a folder.
+    """Find lines that match a regular expression, in a file or below a folder.
 
-    Links are not followed. Binary and dot files and what .gitignore names are left out unless
-    given as path.
+    Links are not followed. Binary, dot and gitignored files are left out unless given as path.
 
     Args:
-        pattern: for single lines.
-        path: the file or folder.
-        file_pattern: a glob for files, such as *.py or src/**/*.{js,ts}.
-        case_sensitive: false ignores case.
-        max_results: most lines or files; else 200.
+        file_pattern: a glob, such as *.py or src/**/*.{js,ts}.
         context: lines around each, up to 20.
-        output_mode: lines, names of files, or numbers.
 
     Returns:
         Called by hand: a list of `Match`, or of `FileCount`, that prints well.

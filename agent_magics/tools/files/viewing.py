@@ -78,12 +78,10 @@ class Picture:
 
 @tool(parallel=True, mutating=False, assess=assess_read)
 def view_image(path: str, detail: Detail = "auto", *, ctx: ToolContext | None = None) -> Picture:
-    """Look at a picture: a PNG, JPEG, GIF (its first picture) or WebP file, or one in the kernel.
+    """Look at a PNG, JPEG, GIF (its first picture) or WebP file, or a picture in the kernel.
 
     Args:
-        path: a file, a kept result such as @r1, or a variable: a figure, an image, or an array of
-            pixels.
-        detail: low is enough for an overview.
+        path: a file, a kept result such as @r1, or a variable: a figure, image or array of pixels.
 
     Returns:
         Called by hand: a `Picture`, which a notebook shows.

@@ -39,13 +39,11 @@ async def diagnostics(
     *,
     ctx: ToolContext | None = None,
 ) -> "Diagnostics":
-    """List the errors and warnings that the language server reports about files.
+    """List errors and warnings of the language server about files.
 
     Args:
-        paths: the files, at most 50.
+        paths: at most 50.
         detail_level: "full" shows information and hints too, in pages of 50.
-        offset: reports to leave out at the start.
-        limit: most reports.
 
     Raises:
         RespondToModel: a file cannot be read, or there is no language server for it.

@@ -50,14 +50,12 @@ async def edit_symbol(
     *,
     ctx: ToolContext | None = None,
 ) -> ToolOutput | PatchResult:
-    """Change code by symbol: replace a whole definition, insert beside it, remove it, or rename it
-    everywhere in one step.
+    """Replace a whole definition, insert beside it, remove it, or rename it everywhere.
 
     Args:
-        name_path: the symbol, as in `symbols`.
-        action: what to do.
+        name_path: as in symbols.
         text: the code, at any indentation, or the new name.
-        path: the file or folder where it is defined.
+        path: where it is defined.
 
     Returns:
         The files that were changed.

@@ -40,17 +40,13 @@ async def symbols(
     *,
     ctx: ToolContext | None = None,
 ) -> "Symbols":
-    """List classes, functions and variables of code with their lines: of a file or folder, or the
-    one named by name_path, or all whose name holds query.
+    """List classes, functions and variables of code, with lines: of a file or folder, the one of
+    name_path, or all whose name holds query.
 
     Args:
-        path: the file or folder.
         name_path: such as Class/method, or its last names; of equal ones name[2] is the second.
-        query: part of a name.
-        depth: levels of symbols inside; 1 for a file, else 0.
-        detail_level: "full" shows bodies, page by page.
-        offset: symbols to leave out at the start of the full view.
-        limit: most symbols; 200, or 50 in the full view.
+        depth: levels inside.
+        detail_level: "full" shows bodies, in pages.
 
     Returns:
         Called by hand: a list of `NamedSymbol` that prints well.

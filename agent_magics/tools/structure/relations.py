@@ -139,11 +139,9 @@ async def references(
     """List where a symbol is used, by meaning and not by name.
 
     Args:
-        name_path: the symbol, as in `symbols`.
-        path: the file or folder where it is defined.
+        name_path: as in symbols.
+        path: where it is defined.
         detail_level: "full" for pages of 50.
-        offset: places to leave out at the start.
-        limit: most places.
 
     Raises:
         RespondToModel: there is no such symbol, or no language server for it.
@@ -187,12 +185,10 @@ async def definition(
     *,
     ctx: ToolContext | None = None,
 ) -> Places:
-    """Tell where a name is defined, with its type, signature and documentation.
+    """Tell where a name is defined, with type, signature and documentation.
 
     Args:
-        name: a name in a line of a file; without line a symbol, or a name of the live kernel.
-        path: the file or folder.
-        line: the line, from 1.
+        name: in a line of a file; without line a symbol, or a name of the live kernel.
 
     Raises:
         RespondToModel: the name does not stand there, or there is no language server for it.
@@ -273,10 +269,9 @@ async def call_graph(
     """Show which functions call a function, or which it calls.
 
     Args:
-        name_path: the function, as in `symbols`.
-        path: the file or folder where it is defined.
-        direction: callers or callees.
-        depth: steps to follow, at most 3.
+        name_path: as in symbols.
+        path: where it is defined.
+        depth: at most 3.
 
     Raises:
         RespondToModel: there is no such symbol, or no language server for it.

@@ -136,8 +136,6 @@ def test_tools_read_only_and_side_by_side():
         assert function.tool_options.parallel
         assert not function.tool_options.mutating
         assert "ctx" not in function.spec.parameters["properties"]
-        described = function.spec.parameters["properties"].values()
-        assert all(field.get("description") for field in described)
 
 
 # -- protected files -----------------------------------------------------------------------------
