@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from agent_magics.files.plain_files import load_toml, read_plain
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, clause
 
 _DEEPEST = 4  # names of a path by whose beginning a line is found
 _LINE = re.compile(r"\s*\(at line (\d+), column (\d+)\)\Z")
@@ -74,9 +74,9 @@ def parse_toml(text: str, path: Path) -> dict[str, object]:
         found = _LINE.search(str(error))
         line = int(found[1]) if found else text.count("\n") + 1
         what = _LINE.sub("", str(error)).replace(" (at end of document)", "")
-        raise FatalError(f"{path}, line {line}: this is not TOML: {what}.") from None
+        raise FatalError(f"{path}, line {line}: this is not TOML: {clause(what)}.") from None
     except ValueError as error:
-        raise FatalError(f"{path}: this TOML is not read: {error}.") from None
+        raise FatalError(f"{path}: this TOML is not read: {clause(error)}.") from None
 
 
 # -- line numbers ---------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from agent_magics.engine.conversation import Conversation
 from agent_magics.engine.cost import Spending
 from agent_magics.engine.session import Session
 from agent_magics.engine.turn_config import TurnConfig
-from agent_magics.protocol.errors import AgentMagicsError, RespondToModel, error_text
+from agent_magics.protocol.errors import AgentMagicsError, RespondToModel, clause, error_text
 from agent_magics.protocol.events import (
     TURN_ENDS,
     Event,
@@ -298,7 +298,7 @@ def report(agent: SubAgent, names: dict[str, str]) -> str:
     # What the model would take for its own results are those of the sub-agent.
     text = _HANDLES.sub(lambda found: names.get(found[0], f"{found[0]} of {agent.name}"), text)
     words = "\n".join(f"> {line}" for line in text.splitlines())
-    problem = f" ({agent.problem.rstrip('.')})" if agent.problem else ""
+    problem = f" ({clause(agent.problem)})" if agent.problem else ""
     return _REPORT.format(
         name=agent.name, status=_STATUS[agent.status], problem=problem, words=words
     )

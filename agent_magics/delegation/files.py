@@ -18,7 +18,7 @@ from agent_magics.dispatch.turn import AgentBudget
 from agent_magics.files.paths import printable
 from agent_magics.project.front_matter import NotFrontMatter, Value, split_front_matter
 from agent_magics.project.texts import decode_text, entries_below, opened, reason_of
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, clause
 
 # Characters of the instructions in one file.
 _LONGEST = 32 * 1024
@@ -115,7 +115,7 @@ def _add(found: FoundTypes, path: Path, data: bytes) -> None:
         if kind.name in found.types:
             raise ValueError(f"there is a type {kind.name} already")
     except ValueError as error:
-        found.problems.append(f"{printable(str(path))} is not used: {error}.")
+        found.problems.append(f"{printable(str(path))} is not used: {clause(error)}.")
     else:
         found.types[kind.name] = kind
 

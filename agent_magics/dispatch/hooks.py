@@ -19,7 +19,7 @@ from agent_magics.dispatch.context import ToolContext, TurnContext
 from agent_magics.dispatch.pool import run_on_thread
 from agent_magics.dispatch.registry import ToolHandler, ToolInvocation
 from agent_magics.dispatch.results.output import to_tool_output
-from agent_magics.protocol.errors import FatalError, RespondToModel, TurnAbort, error_text
+from agent_magics.protocol.errors import FatalError, RespondToModel, TurnAbort, clause, error_text
 from agent_magics.protocol.items import Json
 from agent_magics.protocol.tools import ToolOutput
 
@@ -116,7 +116,9 @@ class Hooks:
             try:
                 answer = await _ask(method, turn, "", request)
             except _HookFailed as failure:
-                raise FatalError(f"The model was not asked: {failure}.") from failure.__cause__
+                raise FatalError(
+                    f"The model was not asked: {clause(failure)}."
+                ) from failure.__cause__
             if answer is None:
                 continue
             if isinstance(answer, (Block, Abort)):
@@ -153,7 +155,9 @@ class Hooks:
                 answer = await _ask(method, invocation.context.turn, seen.call_id, seen)
                 wanted = None if answer is None else _wanted_arguments(method, answer)
             except _HookFailed as failure:
-                raise RespondToModel(f"{seen.tool} was not run: {failure}.") from failure.__cause__
+                raise RespondToModel(
+                    f"{seen.tool} was not run: {clause(failure)}."
+                ) from failure.__cause__
             except _Blocked as blocked:
                 raise RespondToModel(f"{seen.tool} was not run: {blocked}") from None
             given = arguments_of(invocation.call)  # built again: the hook may have changed its copy
@@ -301,7 +305,7 @@ def _changed_words(given: dict[str, Json] | str, wanted: dict[str, Json] | str) 
 
 
 def _withheld(tool: str, reason: str) -> ToolOutput:
-    return ToolOutput(f"{tool} has run, but there is no output: {reason}.", success=False)
+    return ToolOutput(f"{tool} has run, but there is no output: {clause(reason)}.", success=False)
 
 
 def _replaced(output: ToolOutput, answer: object, budget: int) -> ToolOutput:

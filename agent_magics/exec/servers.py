@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from agent_magics.exec.process import Process
+from agent_magics.protocol.errors import clause
 
 MOST_KEPT = 256 * 1024  # bytes of one server's log
 _LONGEST_LINE = 2_000  # characters of a line added by us
@@ -94,7 +95,7 @@ def describe_exit(process: Process) -> str:
     """Describe how a server ended, in a few words."""
     code = process.exit_code
     if code is None:
-        return process.lost.rstrip(".") or "its output was closed, and it was ended"
+        return clause(process.lost) or "its output was closed, and it was ended"
     if code > 128:
         with suppress(ValueError):
             return f"signal {signal.Signals(code - 128).name}"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from agent_magics.exec.output import omission_marker
 from agent_magics.exec.temporary_files import scratch_folder
+from agent_magics.protocol.errors import clause
 
 END_LIMIT = 512 * 1024  # bytes of the beginning and of the end to keep in memory
 FILE_LIMIT = 1 << 30  # bytes of one command that are kept on disk
@@ -100,7 +101,7 @@ class Spool:
         try:
             self._open_file().append(data)
         except OSError as error:
-            self._give_up(error.strerror or str(error))
+            self._give_up(clause(error))
 
     def _open_file(self) -> "_File":
         """Return the file, created with all output so far on first use."""

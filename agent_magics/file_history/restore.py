@@ -24,6 +24,7 @@ from agent_magics.file_history.swaps import (
     unlink,
 )
 from agent_magics.files.beneath import PathChanged, exists_at, folder_of, open_folder
+from agent_magics.protocol.errors import clause
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ class Restore:
             left = self._roll_back()
             if not isinstance(error, OSError):
                 raise
-            raise RestoreFailed(path, error.strerror or str(error), left) from error
+            raise RestoreFailed(path, clause(error), left) from error
         finally:
             self._clean_up()
         self.done = [step.change.path for step in made_first]

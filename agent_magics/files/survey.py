@@ -15,6 +15,7 @@ from threading import Lock
 
 from agent_magics.files.beneath import real_path
 from agent_magics.files.secret_places import Inodes, inodes_of, linked_secrets
+from agent_magics.protocol.errors import clause
 
 _LONGEST = 3.0  # seconds of one survey; folders read by then are cached for the next
 _MOST_TREES = 8  # cached trees
@@ -119,7 +120,7 @@ def _walk(
             folder = _look(path, known.get(path), judge, sought)
         except OSError as error:
             if error.errno not in _GONE:
-                found.missed[path] = (error.strerror or str(error)).lower()
+                found.missed[path] = clause(error).lower()
             continue
         seen[path] = folder
         waiting += folder.subfolders

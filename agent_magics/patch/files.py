@@ -18,7 +18,7 @@ from agent_magics.exec.protected.tripwire import shared_tripwire
 from agent_magics.files.beneath import exists_at, folder_of, open_folder
 from agent_magics.files.plain_files import read_with_status
 from agent_magics.patch.match import Edit
-from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.errors import RespondToModel, clause
 
 _MOST_BYTES = 64 << 20  # size limit of a file to change
 _BOM = "\ufeff"
@@ -235,7 +235,7 @@ def write_all(writes: Sequence[FileWrite]) -> None:
                 step(write)
     except BaseException as error:
         left = swap.roll_back()
-        reason = (error.strerror if isinstance(error, OSError) else "") or str(error)
+        reason = clause(error)
         if left and isinstance(error, Exception):
             raise RespondToModel(
                 f"The patch failed at {name} ({reason}), and not all of it could be undone; "
@@ -258,7 +258,9 @@ def _check_unchanged(write: FileWrite, look: Callable[[], os.stat_result | None]
     try:
         now = look()
     except RespondToModel as problem:
-        raise RespondToModel(f"The patch was not applied: {problem}. {_NOTHING_DONE}") from None
+        raise RespondToModel(
+            f"The patch was not applied: {clause(problem)}. {_NOTHING_DONE}"
+        ) from None
     before = write.before.status if write.before else None
     if _signature(now) != _signature(before):
         raise RespondToModel(

@@ -24,7 +24,7 @@ from agent_magics.files.plain_files import read_plain
 from agent_magics.project.fingerprints import Anchor, Fingerprints
 from agent_magics.project.texts import clean_text, decode_text, names_in, opened
 from agent_magics.protocol.brief import brief
-from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.errors import RespondToModel, clause
 from agent_magics.protocol.secrets import KEY_SHAPES
 
 Scope = Literal["project", "user"]
@@ -113,13 +113,13 @@ class NoteFolder(Trustable[StoredNotes]):
                         files[topic] = read_plain(name, MOST_BYTES, folder=folder)
                         days[topic] = day
                     except (OSError, ValueError) as error:
-                        problems[name] = getattr(error, "strerror", "") or str(error)
+                        problems[name] = clause(error)
                 if len(names) > MOST_TOPICS:
                     problems["…"] = f"there are more than {MOST_TOPICS}; the first are read"
         except FileNotFoundError:
             pass
         except OSError as error:
-            problems[self._place] = error.strerror or str(error)
+            problems[self._place] = clause(error)
         return StoredNotes(files, days, problems)
 
     def digest(self, found: StoredNotes) -> str:
@@ -176,7 +176,7 @@ class NoteFolder(Trustable[StoredNotes]):
         try:
             self._put(topic + _SUFFIX, content)
         except OSError as error:
-            why = error.strerror or str(error)
+            why = clause(error)
             raise RespondToModel(f"{self._file(topic)} could not be written: {why}.") from None
         if self.scope == "project" and is_usable:
             data = {topic: content.encode()} if content is not None else {}

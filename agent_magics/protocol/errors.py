@@ -7,6 +7,8 @@
     `-- TurnAbort        the person or a hook ends the turn
 
 A bug is none of these: it propagates. ``asyncio.CancelledError`` is always re-raised.
+
+Law: a sentence ends in one full stop. What another has written stands in ours as a `clause`.
 """
 
 from dataclasses import dataclass
@@ -23,6 +25,12 @@ def error_text(error: BaseException) -> str:
     if len(message) > _MOST_TOLD:
         message = f"{message[:_MOST_TOLD]} … ({len(message) - _MOST_TOLD:,} more characters)"
     return f"{_type_name(error)}: {message}"
+
+
+def clause(said: object) -> str:
+    """Return a text, or what an error says, as a part of a sentence: without a full stop."""
+    nothing = _type_name(said) if isinstance(said, BaseException) else ""
+    return str(getattr(said, "strerror", None) or said).strip().rstrip(".") or nothing
 
 
 def _type_name(error: BaseException) -> str:

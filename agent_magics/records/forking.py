@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from agent_magics.files.plain_files import read_plain
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, clause
 from agent_magics.protocol.records import PastPart
 from agent_magics.records.places import MOST_READ, part_path
 from agent_magics.records.reading import read_first
@@ -70,4 +70,4 @@ def _link(path: Path, link: Path) -> None:
                 shutil.copyfile(path, link)
                 link.chmod(0o600)
     except OSError as error:
-        raise FatalError(f"{link} cannot be written: {error.strerror or error}.") from None
+        raise FatalError(f"{link} cannot be written: {clause(error)}.") from None

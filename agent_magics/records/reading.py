@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, TypeAlias
 from agent_magics.files.plain_files import open_plain
 from agent_magics.protocol import records
 from agent_magics.protocol.codec import from_json, is_typed
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, clause
 from agent_magics.protocol.events import (
     CellChanged,
     Event,
@@ -136,7 +136,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
                 raise FatalError(f"{path} cannot be read: it is larger than {MOST_READ >> 20} MiB.")
             yield file
     except OSError as error:
-        raise FatalError(f"{path} cannot be read: {error.strerror or error}.") from None
+        raise FatalError(f"{path} cannot be read: {clause(error)}.") from None
 
 
 def _past_lines(path: Path, size: int) -> Iterator[bytes]:

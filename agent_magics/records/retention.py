@@ -6,7 +6,7 @@ from pathlib import Path
 
 from agent_magics.files.locks import is_held
 from agent_magics.files.retention import old_ones
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, clause
 from agent_magics.records.index import PINNED, records_in
 from agent_magics.records.places import PAST, find
 
@@ -61,7 +61,7 @@ def pin(folder: Path, conversation: str, *, pinned: bool = True) -> None:
         else:
             mark.unlink(missing_ok=True)
     except OSError as error:
-        raise FatalError(f"{mark} cannot be written: {error.strerror or error}.") from None
+        raise FatalError(f"{mark} cannot be written: {clause(error)}.") from None
 
 
 def remove(path: Path) -> None:

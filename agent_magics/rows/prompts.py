@@ -13,7 +13,7 @@ from pathlib import PurePath
 from typing import Any, Protocol, TypeAlias
 
 from agent_magics.files.plain_files import read_plain
-from agent_magics.protocol.errors import FatalError, error_text
+from agent_magics.protocol.errors import FatalError, clause, error_text
 from agent_magics.protocol.items import Content, InputImage, InputText
 from agent_magics.rows.tables.files import Broken, FileJudge, any_path, judged_path
 from agent_magics.rows.tables.sources import Names, Row, is_image
@@ -238,8 +238,7 @@ def _of_file(name: str, path: PurePath, judge: FileJudge) -> str | InputImage:
     try:
         content = read_plain(judged_path(str(path), judge), _MOST_FILE_BYTES)
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise BadRow(f"{name}: {path} cannot be read ({reason})") from None
+        raise BadRow(f"{name}: {path} cannot be read ({clause(error)})") from None
     if any(map(content.startswith, _IMAGES)):
         return _of_bytes(name, content)
     try:

@@ -11,7 +11,7 @@ from agent_magics.mcp.elicitation.answers import sent_content
 from agent_magics.mcp.elicitation.forms import UnusableForm
 from agent_magics.mcp.elicitation.user_input import question_fields
 from agent_magics.protocol.config import ApprovalPolicy
-from agent_magics.protocol.errors import RespondToModel, TurnAbort
+from agent_magics.protocol.errors import RespondToModel, TurnAbort, clause
 from agent_magics.protocol.events import UserInputRequested, UserQuestion
 from agent_magics.protocol.items import JsonMapping
 from agent_magics.protocol.ops import Answer
@@ -55,7 +55,7 @@ async def request_user_input(
     try:
         question_fields(questions)
     except UnusableForm as problem:
-        raise RespondToModel(f"Nothing was asked: {problem}.") from None
+        raise RespondToModel(f"Nothing was asked: {clause(problem)}.") from None
     asked = UserInputRequested(question_id="", call_id=ctx.call_id, questions=tuple(questions))
     answer = recorded_answer(asked, ctx) or await _ask(asked, ctx)
     content = sent_content(asked, answer) if answer.decision.startswith("approve") else None
@@ -90,7 +90,7 @@ def _refuse(answer: Answer) -> NoReturn:
     if answer.decision == "abort":
         raise TurnAbort("stopped at a question of the model")
     if answer.by == "policy":
-        raise RespondToModel(f"Not answered: {answer.feedback.rstrip('.')}. {DECIDE}")
+        raise RespondToModel(f"Not answered: {clause(answer.feedback)}. {DECIDE}")
     why = f" and says: {answer.feedback}" if answer.feedback else ""
     raise RespondToModel(f"Not answered: the person declined{why}. {DECIDE}")
 

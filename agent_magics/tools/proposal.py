@@ -5,7 +5,7 @@ import json
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.tool import tool
 from agent_magics.mcp.elicitation.answers import sent_content
-from agent_magics.protocol.errors import RespondToModel, TurnAbort
+from agent_magics.protocol.errors import RespondToModel, TurnAbort, clause
 from agent_magics.protocol.events import (
     PlanStep,
     PlanUpdated,
@@ -81,6 +81,6 @@ async def _ask(ctx: ToolContext) -> str:
         return str(content[_FIELD])
     if answer.by == "policy":
         raise RespondToModel(
-            f"The plan is shown and not run: {answer.feedback.rstrip('.')}. End this turn."
+            f"The plan is shown and not run: {clause(answer.feedback)}. End this turn."
         )
     return answer.feedback or DROP

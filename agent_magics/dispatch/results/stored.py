@@ -19,7 +19,7 @@ from typing import Any
 
 from agent_magics.dispatch.results.sources import StoredText, TextSource, Value
 from agent_magics.dispatch.results.values import describe_value, estimate_size, format_size
-from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.errors import RespondToModel, clause
 
 MEMORY_LIMIT = 256 * 1024 * 1024  # characters and bytes of all results of a conversation
 DISK_LIMIT = 4 * 1024 * 1024 * 1024  # bytes
@@ -291,9 +291,7 @@ class HandleStore:
                     file.write(piece.encode("utf-8", "replace"))
                 entry.bytes = file.tell()
         except OSError as error:
-            raise RespondToModel(
-                f"{name} cannot be written to a file: {error.strerror or error}."
-            ) from None
+            raise RespondToModel(f"{name} cannot be written to a file: {clause(error)}.") from None
         entry.path, entry.written = path, size
 
     def _own_folder(self) -> Path:

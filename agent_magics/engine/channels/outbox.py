@@ -15,6 +15,7 @@ from typing import Any
 from agent_magics.engine.channels.redaction import EventRedactor, Unstamped, redact
 from agent_magics.engine.channels.rollout import Rollout
 from agent_magics.engine.thread import EngineThread
+from agent_magics.protocol.errors import clause
 from agent_magics.protocol.events import (
     TURN_ENDS,
     Event,
@@ -168,7 +169,7 @@ class Outbox:
         for event in events:
             self._show(event)
         if self._problem is not None and events:
-            problem, self._problem = str(self._problem).rstrip("."), None
+            problem, self._problem = clause(self._problem), None
             message = f"This session is not recorded: {problem}. It will be when that is mended."
             self.emit(events[-1].turn_id, Warned, message=message)
 

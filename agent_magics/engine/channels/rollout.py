@@ -16,7 +16,7 @@ from pathlib import Path
 from agent_magics.files.beneath import closing_descriptor
 from agent_magics.files.locks import FileHeld, open_locked, release
 from agent_magics.protocol.codec import to_json
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, clause
 from agent_magics.protocol.events import Event, ReasoningDelta, TextDelta, Warned
 from agent_magics.protocol.records import Entry, RecordBegun
 from agent_magics.records.places import PAST
@@ -71,9 +71,7 @@ class Rollout:
             try:
                 self._opened()
             except OSError as error:
-                raise FatalError(
-                    f"{self.path} cannot be written: {error.strerror or error}."
-                ) from None
+                raise FatalError(f"{self.path} cannot be written: {clause(error)}.") from None
 
     def set_aside(self, size: int) -> None:
         """Move the content after `size` bytes, which is damaged, into a file of its own."""
@@ -118,7 +116,7 @@ class Rollout:
         events = [each for each in happened if isinstance(each, Event)]
         self._missed = self._missed or next(iter(events), None)
         self._missed_count += len(events)
-        self._reason = getattr(error, "strerror", None) or str(error)
+        self._reason = clause(error)
 
     def sync(self) -> None:
         """Flush the file to the disk (fsync), which takes 2 ms; not on the loop.

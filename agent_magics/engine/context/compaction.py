@@ -29,7 +29,7 @@ from agent_magics.models.base import (
     ResponseDone,
     RetryWait,
 )
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, clause
 from agent_magics.protocol.events import HistoryCompacted, ModelRetry, PlanStep, Warned
 from agent_magics.protocol.items import AssistantMessage, Item, Usage, UserMessage
 
@@ -114,7 +114,7 @@ class Compaction:
             self._apply(self._prune_enough() or await self._replace_old(prompt))
         except (_CompactionFailed, FatalError) as failure:
             self._meter.set(self._meter.tokens(config), config)
-            self._warn(f"The conversation is long and could not be shortened: {_clause(failure)}.")
+            self._warn(f"The conversation is long and could not be shortened: {clause(failure)}.")
 
     async def recover(self, prompt: str, overflow: ContextOverflow) -> None:
         """Shorten a conversation that the provider has just refused as too long.
@@ -129,10 +129,10 @@ class Compaction:
             pruned = self._pruned(self._history.sent, self._limit // 4, unread=True)
             if not pruned.pruned:
                 raise FatalError(
-                    f"{overflow} It could not be shortened: {_clause(failure)}."
+                    f"{overflow} It could not be shortened: {clause(failure)}."
                 ) from None
             self._apply(pruned)
-            self._warn(f"No summary could be made of the conversation: {_clause(failure)}.")
+            self._warn(f"No summary could be made of the conversation: {clause(failure)}.")
 
     async def compact(self) -> None:
         """Replace the whole conversation by a summary, on the person's demand.
@@ -282,8 +282,3 @@ class Compaction:
 
     def _warn(self, message: str) -> None:
         self._context.emit(Warned, message=message)
-
-
-def _clause(failure: Exception) -> str:
-    """Return an error's sentence without its full stop."""
-    return str(failure).rstrip(".")

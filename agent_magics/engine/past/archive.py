@@ -11,7 +11,7 @@ from typing import Any
 
 from agent_magics.engine.channels.rollout import Rollout
 from agent_magics.engine.conversation import Conversation
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, clause
 from agent_magics.protocol.records import VERSION, ConversationNamed, Entry, RecordBegun
 from agent_magics.records.forking import share_past
 from agent_magics.records.places import find, new_path
@@ -150,7 +150,7 @@ def _opened(rollout: Rollout) -> Iterator[None]:
         yield
     except OSError as error:
         rollout.close()
-        raise FatalError(f"{rollout.path} cannot be used: {error.strerror or error}.") from None
+        raise FatalError(f"{rollout.path} cannot be used: {clause(error)}.") from None
     except BaseException:
         rollout.close()
         raise

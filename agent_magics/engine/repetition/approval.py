@@ -6,7 +6,7 @@ from agent_magics.dispatch.call import CallInProgress
 from agent_magics.dispatch.consent.edits import readable_payload
 from agent_magics.engine.repetition.detector import RepetitionDetector
 from agent_magics.protocol.config import ApprovalPolicy
-from agent_magics.protocol.errors import RespondToModel, TurnAbort
+from agent_magics.protocol.errors import RespondToModel, TurnAbort, clause
 from agent_magics.protocol.events import ApprovalDecided, ApprovalRequested
 from agent_magics.protocol.ops import Answer
 
@@ -39,7 +39,7 @@ class RepetitionApproval:
             raise TurnAbort(f"stopped by the person, for {reason}")
         if not answer.decision.startswith("approve"):
             self._guard.denied = True
-            feedback = answer.feedback.strip().rstrip(".")
+            feedback = clause(answer.feedback)
             reply = _NOBODY if answer.by == "policy" else feedback
             why = f" ({reply})" if reply else ""
             raise RespondToModel(_DENIED.format(reason=reason, why=why))

@@ -15,7 +15,7 @@ from agent_magics.engine.notifications import report_repetition
 from agent_magics.engine.repetition.detector import say_once
 from agent_magics.engine.results.structured import REPAIR, REPAIR_SHOWN, OutputType, UnfitAnswer
 from agent_magics.engine.turn_config import TurnConfig
-from agent_magics.protocol.errors import FatalError, RespondToModel
+from agent_magics.protocol.errors import FatalError, RespondToModel, clause
 from agent_magics.protocol.events import ModelInformed, PromptAdded, Warned
 from agent_magics.protocol.items import (
     CallItem,
@@ -158,7 +158,7 @@ class Turn:
             if not caller.budget.has_no_summary():
                 text = (await caller.ask(prompt, bare=True)).text
         except FatalError as error:
-            reason = f" ({str(error).rstrip('.')})"
+            reason = f" ({clause(error)})"
         self._history.close_open_calls(fill(NOT_CALLED))
         if not text:
             emit(Warned, message=fill(NO_SUMMARY, reason))

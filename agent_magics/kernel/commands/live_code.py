@@ -10,7 +10,7 @@ from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.live.namespace import RanCode
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.protocol.brief import number_of
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, clause
 from agent_magics.render.markdown import code_span, fenced
 
 
@@ -44,7 +44,7 @@ def _export(notebook: NotebookAgents, agent: Agent, file: str) -> str:
     except FileExistsError:
         raise FatalError(f"{path} exists and is left as it is; choose another name.") from None
     except OSError as error:
-        raise FatalError(f"{path} cannot be written: {error.strerror or error}.") from None
+        raise FatalError(f"{path} cannot be written: {clause(error)}.") from None
     return f"{number_of(len(codes), 'cell')} written to {code_span(str(path))}."
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from agent_magics.files.beneath import PathChanged, closing_descriptor, exists_at, open_folder
 from agent_magics.kernel.lab.link import Data
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, clause
 
 FOLDER = "pasted"
 MOST_BYTES = 20 * 1024 * 1024
@@ -97,7 +97,7 @@ def save_new(data: bytes | bytearray, name: str, workspace: Path) -> str:
             with os.fdopen(os.open(name, flags, 0o644, dir_fd=folder), "wb") as file:
                 file.write(data)
     except (OSError, PathChanged) as error:
-        raise FatalError(f"{name} cannot be saved in {place}: {error.strerror or error}.") from None
+        raise FatalError(f"{name} cannot be saved in {place}: {clause(error)}.") from None
     return name
 
 

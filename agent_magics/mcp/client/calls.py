@@ -20,7 +20,7 @@ from agent_magics.exec.servers import LogRing
 from agent_magics.mcp.client.faults import NO_RESULT
 from agent_magics.mcp.client.results import result_of, text_of_sampling
 from agent_magics.mcp.client.schemas import is_within
-from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.errors import RespondToModel, clause
 from agent_magics.protocol.items import Json
 from agent_magics.protocol.mcp import (
     Elicitation,
@@ -252,4 +252,4 @@ def _check(tool: str, arguments: Mapping[str, Json]) -> None:
 
 
 def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:300]
+    return clause(str(error).partition("\n")[0][:300]) or type(error).__name__

@@ -6,7 +6,8 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from agent_magics.mcp.endings import LinkLost, LoginNeeded
-from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.brief import brief_line
+from agent_magics.protocol.errors import RespondToModel, clause
 
 # What the SDK raises where a server answers with what is no result, or asks without end.
 NO_RESULT = (ValidationError, InputRequiredRoundsExceededError, ExceptionGroup)
@@ -24,8 +25,8 @@ def describe(error: BaseException) -> str:
     if isinstance(error, LinkLost) or (isinstance(error, MCPError) and is_loss(error)):
         return ""
     if isinstance(error, MCPError):
-        return f"it refused: {error.error.message.rstrip('.')} (error {error.error.code})"
-    return " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__
+        return f"it refused: {clause(error.error.message)} (error {error.error.code})"
+    return clause(brief_line(str(error), 300)) or type(error).__name__
 
 
 def core_of(error: BaseException) -> BaseException:
@@ -49,5 +50,5 @@ def meaning_of(error: MCPError, server: str, what: str) -> LinkLost | RespondToM
         return LinkLost(_SESSION_GONE, taken=False)
     if is_loss(error):
         return LinkLost(CLOSED)
-    message, code = error.error.message.rstrip("."), error.error.code
+    message, code = clause(error.error.message), error.error.code
     return RespondToModel(f"The MCP server {server!r} refused {what}: {message} (error {code}).")

@@ -13,7 +13,7 @@ from agent_magics.mcp.client.status import Standing
 from agent_magics.mcp.endings import HandshakeRefused, LinkLost, LoginNeeded
 from agent_magics.mcp.environment import McpEnvironment
 from agent_magics.mcp.redaction import Redactor
-from agent_magics.protocol.errors import FatalError, RespondToModel
+from agent_magics.protocol.errors import FatalError, RespondToModel, clause
 from agent_magics.protocol.items import Content, Json
 from agent_magics.protocol.mcp import (
     McpCallbacks,
@@ -352,7 +352,7 @@ class McpServer:
             await self.standing.ready()
             now = "it has been restarted; look at what was done before you call again"
         except RespondToModel as error:
-            now = str(error).rstrip(".")
+            now = clause(error)
         return self.redact(self._sentence(f"ended{how} during the call; {did}; {now}."))
 
     def _no_tool(self, link: "McpLink", tool: str) -> str:

@@ -31,7 +31,8 @@ from agent_magics.mcp.transports.addresses import LoginAddresses
 from agent_magics.mcp.transports.bodies import PLAIN, limit_body
 from agent_magics.mcp.transports.receiver import RedirectReceiver
 from agent_magics.models.providers.credentials import drop_key, keep_key, kept_secret
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.brief import brief_line
+from agent_magics.protocol.errors import FatalError, clause
 from agent_magics.protocol.mcp import McpServerConfig
 
 _SILENT_REDIRECT = "http://127.0.0.1/callback"  # never used, since there is no interaction
@@ -121,7 +122,7 @@ class Tokens:
                 httpx2.InvalidURL,
                 OSError,
             ) as error:
-                message = self._redact(" ".join(str(error).split()))[:300].rstrip(".")
+                message = clause(brief_line(self._redact(str(error)), 300))
                 raise FatalError(f"The login to {config.name!r} failed: {message}.") from None
         if "tokens" not in self._kept:
             raise FatalError(f"The MCP server {config.name!r} did not ask for a login.")

@@ -19,7 +19,8 @@ from agent_magics.config_files.places import config_folder
 from agent_magics.files.locks import locked
 from agent_magics.files.plain_files import file_stamp, load_json, read_with_status, replace_file
 from agent_magics.models.providers.keys import is_local, place_of
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.brief import brief_line
+from agent_magics.protocol.errors import FatalError, clause
 from agent_magics.protocol.items import JsonObject
 
 NAME = "credentials.json"
@@ -208,7 +209,7 @@ def _name_of(keyring: object) -> str:
 
 
 def _message_of(error: Exception) -> str:
-    return " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
+    return clause(brief_line(str(error), 200)) or type(error).__name__
 
 
 # -- the file -------------------------------------------------------------------------------------

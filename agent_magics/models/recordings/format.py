@@ -18,7 +18,7 @@ from agent_magics.files.plain_files import load_json, read_plain
 from agent_magics.models.recordings.handwritten import read_reply, write_reply
 from agent_magics.models.wire_capture import HEADERS, Ending
 from agent_magics.protocol.brief import brief
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, clause
 from agent_magics.protocol.items import JsonMapping, JsonObject
 
 FORMAT = "agent-magics-recording"
@@ -113,7 +113,7 @@ def read_recording(path: Path) -> Recording:
     try:
         content = read_plain(path, _MOST_BYTES, links=True)
     except OSError as error:
-        raise FatalError(f"Cannot read the recording {path}: {error.strerror or error}.") from None
+        raise FatalError(f"Cannot read the recording {path}: {clause(error)}.") from None
     return parse_recording(content, path)
 
 
@@ -136,7 +136,7 @@ def parse_recording(content: bytes, path: Path) -> Recording:
             if number == len(lines) and reader.header is not None and problem.torn:
                 reader.torn = number
                 break
-            raise FatalError(f"The recording {path}, line {number}: {problem}.") from None
+            raise FatalError(f"The recording {path}, line {number}: {clause(problem)}.") from None
     if reader.header is None:
         raise FatalError(f"The recording {path} is empty; its first line must be a header.")
     return Recording(reader.header, tuple(reader.exchanges), reader.notice(path.name))

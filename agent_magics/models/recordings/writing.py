@@ -17,7 +17,7 @@ from agent_magics.models.recordings.format import (
     header_line,
     parse_recording,
 )
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, clause
 
 
 def recording_beside_notebook() -> Path | None:
@@ -160,5 +160,4 @@ def _locked(path: Path, *, create: bool = False) -> Iterator[BinaryIO]:
             f"{LONGEST_WAIT:g} seconds; let it end, or record to another file."
         ) from None
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise FatalError(f"Cannot write the recording {path}: {reason}.") from None
+        raise FatalError(f"Cannot write the recording {path}: {clause(error)}.") from None

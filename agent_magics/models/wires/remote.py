@@ -50,7 +50,7 @@ from agent_magics.models.sdk import (
 from agent_magics.models.wire_capture import Ending, WireCapture
 from agent_magics.models.wires.answer import AnswerDecoder, read_answer
 from agent_magics.models.wires.answer_schema import is_refusal
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, clause
 from agent_magics.protocol.items import JsonMapping, Usage
 
 # Seconds for establishing a connection, and for the list of a server's models.
@@ -307,7 +307,7 @@ class RemoteModel:
         if not near and len(names) <= 5:
             near = names
         known = f" It has: {', '.join(near)}." if near else ""
-        return Fault(f"{fault}{'' if str(fault).endswith('.') else '.'}{known}")
+        return Fault(f"{clause(fault)}.{known}")
 
     async def _models(self) -> list[str]:
         """Return the names of the server's models, [] if it does not list them in time."""

@@ -2,6 +2,7 @@
 
 import math
 
+from agent_magics.protocol.errors import clause
 from agent_magics.protocol.events import ModelRetry
 from agent_magics.protocol.items import Json
 
@@ -21,7 +22,7 @@ class Wait:
 
     def begin(self, event: ModelRetry) -> None:
         """Record that the request has failed (again) and start its countdown."""
-        self._reason = event.reason.rstrip(".")
+        self._reason = clause(event.reason)
         self._attempt, self._tries = event.attempt + 1, event.tries
         self.count_down(event.delay)
 

@@ -13,7 +13,7 @@ from agent_magics.models.faults import brief, cut_short, silent
 from agent_magics.models.providers.endpoints import split_query
 from agent_magics.models.refusals import explain_connection, proxy_to
 from agent_magics.models.wires.remote import CONNECT_TIMEOUT
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, clause
 
 if TYPE_CHECKING:
     import aiohttp
@@ -184,7 +184,7 @@ async def _save(response: "aiohttp.ClientResponse", to: Path) -> bytes:
     except (aiohttp.ClientError, ConnectionError, TimeoutError):
         raise  # also an OSError, but the network's
     except OSError as error:
-        raise FatalError(NOT_SAVED.format(path=to, reason=error.strerror or error)) from None
+        raise FatalError(NOT_SAVED.format(path=to, reason=clause(error))) from None
     return b""
 
 

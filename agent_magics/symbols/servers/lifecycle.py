@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_magics.exec.process import Process
 from agent_magics.exec.servers import Deaths, LogRing, describe_exit
-from agent_magics.protocol.errors import FatalError, RespondToModel
+from agent_magics.protocol.errors import FatalError, RespondToModel, clause
 from agent_magics.symbols.servers.process import Workplace, memory_of, start_process
 from agent_magics.symbols.servers.specs import ServerSpec, client_is_missing
 
@@ -285,7 +285,7 @@ class LanguageServer:
                 self._sentence(f"did not answer {_MOST_LATE} times and was ended; ask again.")
             ) from None
         except _load_session().RequestFailed as error:
-            raise RespondToModel(self._sentence(f"cannot answer: {error}.")) from None
+            raise RespondToModel(self._sentence(f"cannot answer: {clause(error)}.")) from None
         self._late = 0
         return found
 

@@ -22,7 +22,7 @@ from agent_magics.dispatch.tool import Tool, as_tool, is_tool
 from agent_magics.files.plain_files import read_plain
 from agent_magics.project.digests import usable
 from agent_magics.project.skills import Skill, find_skills
-from agent_magics.protocol.errors import AgentMagicsError, FatalError, error_text
+from agent_magics.protocol.errors import AgentMagicsError, FatalError, clause, error_text
 
 GROUP = "agent_magics.tools"
 
@@ -171,7 +171,9 @@ def load_files(files: Iterable[ToolFile]) -> Discovered:
         except BaseException as error:  # whatever a file does, the other tools stay
             if isinstance(error, KeyboardInterrupt):
                 raise
-            warnings.append(f"The tools of {file.path} are left out: {_reason(file, error)}.")
+            warnings.append(
+                f"The tools of {file.path} are left out: {clause(_reason(file, error))}."
+            )
     return Discovered(tuple(tools), tuple(warnings))
 
 
@@ -199,7 +201,7 @@ def _reason(file: ToolFile, error: BaseException) -> str:
         return file.trouble
     message = error_text(error)
     if isinstance(error, (AgentMagicsError, SyntaxError)):
-        return message.rstrip(".")
+        return message
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == str(file.path)]
     return f"line {lines[-1]} raised {message}" if lines else message
@@ -223,9 +225,8 @@ def installed_tools() -> Discovered:
         try:
             tools += _offered_by(point.load())
         except Exception as error:
-            warnings.append(
-                f"The tools {point.name!r} of package {package} are left out: {error_text(error)}."
-            )
+            said = clause(error_text(error))
+            warnings.append(f"The tools {point.name!r} of package {package} are left out: {said}.")
     return Discovered(tuple(tools), tuple(warnings))
 
 

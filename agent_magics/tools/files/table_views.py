@@ -19,7 +19,7 @@ from agent_magics.files.text import windows as files
 from agent_magics.files.text.encoding import Encoding
 from agent_magics.files.text.lines import count_lines
 from agent_magics.protocol.brief import brief, number_of
-from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.errors import RespondToModel, clause
 from agent_magics.protocol.tools import ToolOutput
 from agent_magics.tools.files.access import FOR_NOTES, count_fitting
 
@@ -219,7 +219,7 @@ def view_parquet(descriptor: int, shown: str) -> TableView:
             file = parquet.ParquetFile(source)
             lines = tuple(_parquet_lines(file, shown))
     except (ArrowException, OSError) as error:
-        raise RespondToModel(f"{shown} is a damaged Parquet file: {error}.") from None
+        raise RespondToModel(f"{shown} is a damaged Parquet file: {clause(error)}.") from None
     return TableView(shown, lines, "pandas.read_parquet or pyarrow.parquet read the values.")
 
 

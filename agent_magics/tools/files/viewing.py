@@ -19,7 +19,7 @@ from agent_magics.dispatch.results.stored import is_handle
 from agent_magics.dispatch.results.values import bases_of, describe_value, made_by, type_name
 from agent_magics.dispatch.tool import tool
 from agent_magics.files.text import windows as files
-from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.errors import RespondToModel, clause
 from agent_magics.protocol.items import InputImage, InputText
 from agent_magics.protocol.tools import ToolOutput
 from agent_magics.tools.files.access import assess_read, judge_of, place, refuse_unasked
@@ -160,7 +160,7 @@ def _decoded(data: bytes, shown: str) -> _Decoded:
     except pillow.UnidentifiedImageError:
         raise RespondToModel(f"{shown} is no PNG, JPEG, GIF or WebP image.") from None
     except (OSError, ValueError, SyntaxError) as error:  # what Pillow raises for damaged ones
-        raise RespondToModel(f"{shown} is damaged, or no image: {error}.") from None
+        raise RespondToModel(f"{shown} is damaged, or no image: {clause(error)}.") from None
 
 
 def _too_many_pixels(shown: str, pillow: Any) -> str:
@@ -208,7 +208,9 @@ def _picture_of(value: Any, shown: str) -> _Decoded:
         if ("IPython", "Image") in known and isinstance(value.data, bytes):
             return _decoded(value.data, shown)
     except (OSError, ValueError, TypeError, AttributeError) as error:  # the library's own failure
-        raise RespondToModel(f"{shown} ({type_name(value)}) cannot be shown: {error}.") from None
+        raise RespondToModel(
+            f"{shown} ({type_name(value)}) cannot be shown: {clause(error)}."
+        ) from None
     if isinstance(value, bytes):
         return _decoded(value, shown)
     raise RespondToModel(

@@ -4,6 +4,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 
 from agent_magics.protocol.brief import number_of
+from agent_magics.protocol.errors import clause
 from agent_magics.protocol.mcp import McpServerState, McpStatus
 
 # The most characters of a server's instructions.
@@ -34,7 +35,7 @@ def describe_changes(
         elif now == _READY:
             lines += _ready(state, counts.get(name, 0), is_change=bool(before))
         else:
-            why = state.message.rstrip(".") or "it was switched off"
+            why = clause(state.message) or "it was switched off"
             lines.append(f"The tools of the MCP server {name} are not there: {why}.")
     if starting:
         is_one = len(starting) == 1

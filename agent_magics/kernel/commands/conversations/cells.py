@@ -8,7 +8,7 @@ from typing import Any
 from agent_magics.kernel.lab.cell_ways import CellWay
 from agent_magics.kernel.lab.document import LabDocument
 from agent_magics.kernel.lab.link import CellRef
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, clause
 
 _Answered = tuple[CellWay, Mapping[str, Any]]
 
@@ -53,7 +53,7 @@ class NotebookCells:
         try:
             reply = self._document.restore(self._asker, list(map(asdict, free)), preview=preview)
         except FatalError as error:
-            return str(error).rstrip(".")
+            return clause(error)
         return [*zip(free, reply["cells"], strict=True), *blocked]
 
     def _lines(self, done: str | list[_Answered]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 from agent_magics.engine.context.compaction import PROMPT as SUMMARY_OF
 from agent_magics.files.plain_files import load_json, read_plain
 from agent_magics.models.recordings.format import prompt_key
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, clause
 
 _MOST_NOTEBOOK = 64 << 20  # bytes, pictures and all
 _MAGIC = re.compile(r"\s*%%agent\b[^\n]*\n(.*)", re.DOTALL)
@@ -63,8 +63,7 @@ def _sources(path: Path) -> list[str]:
         cells = load_json(read_plain(path, _MOST_NOTEBOOK, links=True))["cells"]
         return [_text(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     except OSError as error:
-        reason = error.strerror or error
-        raise FatalError(f"Cannot read the notebook {path}: {reason}; name it.") from None
+        raise FatalError(f"Cannot read the notebook {path}: {clause(error)}; name it.") from None
     except (ValueError, KeyError, TypeError, RecursionError):
         raise FatalError(f"{path} is not a notebook.") from None
 
