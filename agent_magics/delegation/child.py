@@ -1,4 +1,4 @@
-"""One sub-agent: a session of its own, its work, and what is told of it."""
+"""Runs one sub-agent in a session of its own, and reports its work to its parent."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""The sub-agents as the tools of one turn see them: each answer is text for the model."""
+"""Starts and asks sub-agents for the tools of one turn; each answer is text for the model."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The states of a tool call and the data that its stages share."""
+"""Defines the states of a tool call, and the data that its stages share."""
 
 import asyncio
 from collections import deque

@@ -1,5 +1,7 @@
-"""Keeps the end of a server program's log, limits its restarts, and describes how it ended."""
+"""Starts a server program, keeps the end of its log, limits its restarts, says how it ended."""
 
+import asyncio
+import os
 import signal
 import time
 from collections import deque
@@ -89,6 +91,24 @@ class Deaths:
         while self._times[0] < now - _WITHIN:
             self._times.popleft()
         return None if self.number > _MOST else _BACK_OFF * 2 ** (self.number - 1)
+
+
+async def started(start: Callable[[], Process]) -> Process:
+    """Start a server in a thread; where this task is cancelled meanwhile, end it again."""
+    starting = asyncio.get_running_loop().run_in_executor(None, start)
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        starting.add_done_callback(_end_unwanted)
+        raise
+
+
+def _end_unwanted(starting: "asyncio.Future[Process]") -> None:
+    if not starting.cancelled() and starting.exception() is None:
+        process = starting.result()
+        process.kill(at_once=True)
+        for descriptor in process.pipes:
+            os.close(descriptor)
 
 
 def describe_exit(process: Process) -> str:

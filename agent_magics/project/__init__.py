@@ -1,4 +1,4 @@
-"""What a project says to agents in files of its own: text for the model, which grants no rights.
+"""Reads a project's files for agents: text for the model, which grants no rights.
 
 Read ``instructions`` first: AGENTS.md, from the repository's root down to the workspace. ``skills``
 finds folders with a SKILL.md and ``prompts`` Markdown with fields, whose files ``texts`` reads;

@@ -1,4 +1,4 @@
-"""Texts that a project has for agents, and the trust in each, by digests that people saw."""
+"""Records which of a project's texts for agents are trusted, by the digests that people saw."""
 
 import os
 from collections.abc import Iterable, Sequence

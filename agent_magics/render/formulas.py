@@ -1,4 +1,4 @@
-r"""Formulas in Markdown: found as JupyterLab finds them, written as every reader takes them.
+r"""Finds formulas in Markdown as JupyterLab does, and writes them so that every reader shows them.
 
 A formula stands between ``$``, ``$$``, ``\(`` and ``\)``, or ``\[`` and ``\]``. All are written
 with dollars and on one line, on which JupyterLab, nbconvert and GitHub agree.

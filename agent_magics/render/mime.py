@@ -1,4 +1,4 @@
-"""A block as the MIME bundle that a cell publishes and a notebook keeps."""
+"""Formats a block as the MIME bundle that a cell publishes and a notebook keeps."""
 
 from collections.abc import Mapping, Sequence
 

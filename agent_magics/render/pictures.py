@@ -1,4 +1,4 @@
-"""Pictures that tools returned, as far as a saved notebook should hold them."""
+"""Selects the pictures of tools that a saved notebook should hold."""
 
 import re
 from collections.abc import Mapping

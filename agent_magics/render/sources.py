@@ -1,4 +1,4 @@
-"""Web searches in words, and what an answer cites as links that can only lead to a page."""
+"""Formats web searches, and the sources of an answer as links that can only open a page."""
 
 import json
 import re

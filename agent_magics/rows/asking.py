@@ -1,4 +1,4 @@
-"""Defines one row's question, its answer, and the interface of what gets the one for the other."""
+"""Defines one row's question, its answer, and the interface of whatever asks it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

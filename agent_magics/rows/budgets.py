@@ -1,4 +1,4 @@
-"""Keeps a map to what it may take: projects its cost by a sample, and ends it at its budgets."""
+"""Limits a map: projects its cost from a sample, and ends it at its budgets."""
 
 import time
 from collections.abc import Sequence

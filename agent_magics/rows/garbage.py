@@ -1,4 +1,4 @@
-"""Has Python look for garbage less often while rows are asked."""
+"""Lets Python's garbage collector run less often while rows are asked."""
 
 import gc
 import threading

@@ -1,6 +1,6 @@
 """Starts maps for an agent, and waits for them on the calling thread, which answers their question.
 
-`open_plan` makes of what a caller gave what a `Job` needs; `Mapping` runs the job on the engine.
+`RowMapping` makes a `Job` of what a caller gave, and runs it on the engine.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Keeps how far named maps are, beside their answers, in the same SQLite file.
+"""Stores the progress of named maps beside their answers, in the same SQLite file.
 
 A kernel that dies leaves the record: `%agent map` lists it, and the same call goes on from it.
 """

@@ -1,4 +1,4 @@
-"""What a conversation knows of the namespace, and what of it is still there after a restart."""
+"""Records the variables that a conversation knows, and finds those that a restart has removed."""
 
 import ast
 from collections.abc import Iterable, Mapping, Sequence

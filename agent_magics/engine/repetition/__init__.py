@@ -1,4 +1,4 @@
 """Detects a model that repeats itself, and asks the person before it goes on.
 
-Read ``detector`` first; ``approval`` asks the question. ``rereads`` shortens what is read twice.
+Read ``detector`` first; ``approval`` asks the question.
 """

@@ -1,4 +1,4 @@
-"""What one word of ``%agent`` is: the forms of what may follow it, each with its function."""
+"""Parses what follows a word of ``%agent``: its forms, each with the function that it runs."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Guard rails for live code: starting programs, connecting and writing elsewhere need approval.
+"""Guards live code: starting programs, connecting and writing elsewhere need approval.
 
 They are no sandbox: an audit hook (PEP 578) sees what Python itself does, on the thread and in the
 calls of the code; not C code, other threads, or what goes on after the run. A hook cannot be

@@ -17,7 +17,7 @@ import anyio
 from agent_magics.config_files.places import state_folder
 from agent_magics.exec.launcher_client import shared_launcher
 from agent_magics.exec.process import Process
-from agent_magics.exec.servers import LogRing, describe_exit
+from agent_magics.exec.servers import LogRing, describe_exit, started
 from agent_magics.mcp.transports.incoming import Incoming, Noise
 from agent_magics.mcp.transports.outgoing import Outgoing
 from agent_magics.protocol.mcp import McpServerConfig
@@ -135,7 +135,7 @@ class StdioTransport:
         self._loop = asyncio.get_running_loop()
         self._ended = asyncio.Event()
         self._open: set[Any] = set()  # ids of open requests
-        self._process = await self._spawn()
+        self._process = await started(self._start)
         try:
             streams = await self._connect(*self._process.pipes)
         except BaseException:
@@ -172,15 +172,6 @@ class StdioTransport:
             self._noise.close()
             self._incoming.close()
 
-    async def _spawn(self) -> Process:
-        """Start it in a thread; if this task is cancelled, the process is ended."""
-        spawning = self._loop.run_in_executor(None, self._start)
-        try:
-            return await asyncio.shield(spawning)
-        except asyncio.CancelledError:
-            spawning.add_done_callback(_end_unwanted)
-            raise
-
     def _start(self) -> Process:
         config = self._config
         folder, args = start_of(config, self._workspace)
@@ -211,11 +202,3 @@ class StdioTransport:
     def _note_end(self) -> None:
         if not self.ending:
             self.ending = describe_exit(self._process)
-
-
-def _end_unwanted(spawning: "asyncio.Future[Process]") -> None:
-    if not spawning.cancelled() and spawning.exception() is None:
-        process = spawning.result()
-        process.kill(at_once=True)
-        for fd in process.pipes:
-            os.close(fd)

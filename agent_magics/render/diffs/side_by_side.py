@@ -1,4 +1,4 @@
-"""A unified diff as a page with old and new side by side, made of our own tags alone.
+"""Formats a unified diff as HTML with old and new side by side, made of our own tags alone.
 
 Law: every word of a file is escaped, no attribute holds any of it, and nothing here can act.
 """

@@ -1,4 +1,4 @@
-"""Keeps which batches were sent and not taken in yet, beside the answers, in the same SQLite file.
+"""Lists the batches that were sent and not taken in yet, in the SQLite file of the answers.
 
 A batch is written down before it is sent, with the keys of its rows. So a kernel that ends at any
 moment loses none: the next call finds it by what it wrote down.

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_magics.exec.process import Process
-from agent_magics.exec.servers import Deaths, LogRing, describe_exit
+from agent_magics.exec.servers import Deaths, LogRing, describe_exit, started
 from agent_magics.protocol.errors import FatalError, RespondToModel, clause
 from agent_magics.symbols.servers.process import Workplace, memory_of, start_process
 from agent_magics.symbols.servers.specs import ServerSpec, client_is_missing
@@ -168,7 +168,7 @@ class LanguageServer:
         await asyncio.sleep(max(wait, 0.0))
         module = await asyncio.to_thread(_load_session)
         try:
-            process = await _spawn(lambda: start_process(self.spec, self.root, self._place))
+            process = await started(lambda: start_process(self.spec, self.root, self._place))
         except (FatalError, OSError) as error:
             raise RespondToModel(self._sentence(f"could not be started: {error}")) from None
         self._process, self._starts, self._late = process, self._starts + 1, 0
@@ -298,18 +298,3 @@ def _load_session() -> Any:
     from agent_magics.symbols.servers import session  # noqa: PLC0415 - 0.4 s and 24 MB
 
     return session
-
-
-async def _spawn(start: Callable[[], Process]) -> Process:
-    """Start a process in a thread; if this task is cancelled, the process is ended."""
-    spawning = asyncio.get_running_loop().run_in_executor(None, start)
-    try:
-        return await asyncio.shield(spawning)
-    except asyncio.CancelledError:
-        spawning.add_done_callback(_end_unwanted)
-        raise
-
-
-def _end_unwanted(spawning: "asyncio.Future[Process]") -> None:
-    if not spawning.cancelled() and spawning.exception() is None:
-        spawning.result().kill(at_once=True)

@@ -1,4 +1,4 @@
-"""``%agent project``: what a project has for agents, and the trust in each part; in one place."""
+"""``%agent project``: shows all that a project has for agents, and which parts are trusted."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
