@@ -4,7 +4,7 @@ import base64
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from datetime import date, time
 from enum import Enum
 from io import BytesIO
@@ -220,7 +220,7 @@ def _written(name: str, value: Any) -> str | InputImage:
         buffer = BytesIO()
         value.save(buffer, "PNG")
         return _of_bytes(name, buffer.getvalue())
-    if isinstance(value, Mapping | list | tuple) or getattr(value, "ndim", False):
+    if isinstance(value, Mapping | list | tuple | Set) or getattr(value, "ndim", False):
         text = json.dumps(value, ensure_ascii=False, default=_plain)
     else:
         text = value.isoformat() if isinstance(value, date | time) else str(value)
@@ -229,7 +229,12 @@ def _written(name: str, value: Any) -> str | InputImage:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value inside others for JSON: an array or a number of NumPy as Python's."""
+    """Return a value inside others for JSON: an array or a number of NumPy as Python's.
+
+    A set is sorted: its own order is another one in each process, and would be another question.
+    """
+    if isinstance(value, Set):
+        return sorted(value, key=repr)
     return value.tolist() if hasattr(value, "tolist") else str(value)
 
 

@@ -5,13 +5,14 @@ is a function, as the whole row: a dict of a table's columns, or the object of a
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import date, time
 from enum import Enum
 from numbers import Number
 from pathlib import PurePath
 from typing import Any, TypeAlias
+from uuid import UUID
 
 from agent_magics.protocol.errors import FatalError, error_text
 from agent_magics.rows.tables.files import (
@@ -152,7 +153,7 @@ def _of_list(rows: Sequence[Any], library: str = "") -> Held:
         found = [rows[position] for position in positions]
         return found if names is None else [_picked(row, names) for row in found]
 
-    return Held(library, _columns_of(rows[:BATCH]), len(rows), read)
+    return Held(library, _columns_of(itertools.islice(rows, BATCH)), len(rows), read)
 
 
 def _stream(batches: Iterator[list[Row]], library: str = "") -> RowStream:
@@ -161,12 +162,12 @@ def _stream(batches: Iterator[list[Row]], library: str = "") -> RowStream:
     return RowStream(library, _columns_of(first), itertools.chain([first], batches), count)
 
 
-def _columns_of(rows: Sequence[Any]) -> tuple[str, ...]:
+def _columns_of(rows: Iterable[Any]) -> tuple[str, ...]:
     """Return the names of all columns of some rows, in order."""
     return tuple(dict.fromkeys(name for row in rows for name in _names_of(row)))
 
 
-def _names_of(row: Any) -> Iterable[str]:
+def _names_of(row: Any) -> Sequence[str]:
     if isinstance(row, Mapping):
         return [name for name in row if isinstance(name, str)]
     if isinstance(row, Broken):
@@ -174,7 +175,10 @@ def _names_of(row: Any) -> Iterable[str]:
     if _is_plain(row):
         return (TEXT,)
     names = getattr(row, "__dict__", None) or getattr(row, "_fields", None) or _slots_of(type(row))
-    return [name for name in names if not name.startswith("_")]
+    public = [name for name in names if not name.startswith("_")]
+    # The text that all objects have is an address, another one in each process.
+    has_text = any("__repr__" in base.__dict__ for base in type(row).__mro__[:-1])
+    return public or ((TEXT,) if has_text else ())
 
 
 def _slots_of(kind: type) -> Iterator[str]:
@@ -185,10 +189,12 @@ def _slots_of(kind: type) -> Iterator[str]:
 
 def _is_plain(row: Any) -> bool:
     """Tell whether a row is a value itself, and nothing that has values."""
-    return row is None or isinstance(row, _PLAIN) or is_image(row)
+    if row is None or isinstance(row, _PLAIN) or is_image(row):
+        return True
+    return isinstance(row, tuple) and not hasattr(row, "_fields")
 
 
-_PLAIN = (str, bytes, date, time, Enum, PurePath, Number)
+_PLAIN = (str, bytes, date, time, Enum, PurePath, Number, UUID, list, Set)
 
 
 def is_image(value: Any) -> bool:
@@ -211,7 +217,13 @@ def _picked(row: Any, names: tuple[str, ...]) -> tuple[Any, ...]:
             return tuple([row if name == TEXT else None for name in names])
         if isinstance(row, Mapping):
             return tuple(map(row.get, names))
-        return tuple(getattr(row, name, None) for name in names)
+        found = [getattr(row, name, _MISSING) for name in names]
+        # One that has no fields, but a text: a time span, an array, an address.
+        whole = {TEXT: row} if _MISSING in found and _names_of(row) == (TEXT,) else {}
+        return tuple(
+            whole.get(name) if value is _MISSING else value
+            for name, value in zip(names, found, strict=True)
+        )
     except BaseException as error:  # values of anybody's classes, which may also exit
         return Broken(error_text(error))
 
