@@ -1,7 +1,6 @@
 """Runs each configuration once for all rows that are tested in it, and prints what was measured."""
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,38 +9,26 @@ from tests.support.attacks.campaign import Configuration, cannot_try, run
 from tests.support.attacks.table import ROWS
 from tests.support.needs import not_tested
 
-_AT_ONCE = 2  # configurations; each is a kernel with its commands
 _measured: dict[Configuration, dict[str, Any]] = {}
 
 
 @pytest.fixture(scope="session")
-def campaign(request: pytest.FixtureRequest) -> Iterator[Callable[[Configuration], dict[str, Any]]]:
-    """Return what gives the outcomes of a configuration, row number (as text) to outcome."""
-    runs: dict[Configuration, Future[dict[str, Any]]] = {}
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for configuration in _wanted(request.session.items):
-            if not cannot_try(configuration):
-                runs[configuration] = pool.submit(run, configuration)
+def campaign() -> Callable[[Configuration], dict[str, Any]]:
+    """Return what gives the outcomes of a configuration, row number (as text) to outcome.
 
-        def outcomes(configuration: Configuration) -> dict[str, Any]:
-            if reason := cannot_try(configuration):
-                _measured[configuration] = {"untested": reason}
-                not_tested(str(configuration), reason)
-            _measured[configuration] = told = runs[configuration].result()
-            if "untested" in told:
-                not_tested(str(configuration), told["untested"])
-            return told["outcomes"]
+    The first row of a configuration that is asked for takes the time of all.
+    """
 
-        yield outcomes
-        for future in runs.values():
-            future.cancel()
+    def outcomes(configuration: Configuration) -> dict[str, Any]:
+        if configuration not in _measured:
+            reason = cannot_try(configuration)
+            _measured[configuration] = {"untested": reason} if reason else run(configuration)
+        told = _measured[configuration]
+        if "untested" in told:
+            not_tested(str(configuration), told["untested"])
+        return told["outcomes"]
 
-
-def _wanted(items: list[pytest.Item]) -> list[Configuration]:
-    """Return the configurations of the tests that will run, in their order."""
-    params = [item.callspec.params for item in items if hasattr(item, "callspec")]
-    found = [each["configuration"] for each in params if "configuration" in each]
-    return list(dict.fromkeys(found))
+    return outcomes
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -8,17 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.support.attacks.campaign import Configuration, cannot_try, run_kernel
+from tests.support.attacks.campaign import CONTROLS, MAIN, Configuration, cannot_try, run_kernel
 from tests.support.attacks.wrapped import TRIED, WRAPPERS
 from tests.support.needs import not_tested
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.long]
 
-CONTROLS = [Configuration(0, who) for who in ("root", "user")]
-CONFINED = [
-    *(Configuration(tier, who) for tier in (1, 2) for who in ("root", "user")),
-    *(Configuration(1, who, container=True) for who in ("root", "user")),
-]
+CONFINED = [*MAIN, *(Configuration(1, who, container=True) for who in ("root", "user"))]
 
 
 @pytest.fixture(scope="module")

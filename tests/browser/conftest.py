@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext, Page, sync_playwright
 
+from tests.support.accessibility import LIGHT, LOOKS
 from tests.support.lab import Lab, NotebookPage, launch
 
 
@@ -93,3 +94,11 @@ def reopen(lab: Lab, browser: BrowserContext, pages: list[NotebookPage], spare: 
         return pages[-1].open(kernel=False, anew=True)
 
     return open_saved
+
+
+@pytest.fixture(
+    params=[(LIGHT,), pytest.param(LOOKS, marks=pytest.mark.long)], ids=["light", "all looks"]
+)
+def looks(request: pytest.FixtureRequest) -> Sequence[str]:
+    """Return the looks in which a page is examined; all of them where time is no matter."""
+    return request.param

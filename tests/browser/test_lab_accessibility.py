@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import nbformat
 import pytest
@@ -96,7 +96,7 @@ WIDE = """ours => [...document.querySelectorAll(`.jp-Notebook ${ours}`)].flatMap
 })"""
 
 
-def test_nothing_is_wrong_with_any_saved_item(notebook: Open) -> None:
+def test_nothing_is_wrong_with_any_saved_item(notebook: Open, looks: Sequence[str]) -> None:
     outputs = [
         nbformat.v4.new_output("display_data", data={ITEM: {"version": 1, **item}})
         for item in ITEMS
@@ -121,10 +121,10 @@ def test_nothing_is_wrong_with_any_saved_item(notebook: Open) -> None:
     page.page.set_viewport_size({"width": 320, "height": 900})
     page.page.wait_for_function("document.querySelector('.am-item').clientWidth < 280")
     assert page.page.evaluate(WIDE, f":is({', '.join(OURS)})") == []
-    assert faults(page, "items_320") == []
+    assert faults(page, "items_320", looks=looks) == []
 
 
-def test_nothing_is_wrong_with_a_turn(notebook: Open) -> None:
+def test_nothing_is_wrong_with_a_turn(notebook: Open, looks: Sequence[str]) -> None:
     fails = shell(f"{COLOURS}; exit 3")
     script = scripted(f"['I look.', {CODE}]", PLAN, FIGURE, PATCH, fails, repr(ANSWER))
     unasked = "%%agent --approval never --sandbox danger-full-access --tools data coding\nGo.\n"
@@ -133,7 +133,7 @@ def test_nothing_is_wrong_with_a_turn(notebook: Open) -> None:
     page = notebook([script, unasked, asks, asking, ""])
     page.run(0)
     page.run(1)
-    assert faults(page) == []
+    assert faults(page, looks=looks) == []
     code = page.cell(1).locator(".am-code pre code").first
     expect(code).to_have_css("background-color", "rgba(0, 0, 0, 0)")
     picture = page.cell(1).locator("img.am-picture")
@@ -143,18 +143,18 @@ def test_nothing_is_wrong_with_a_turn(notebook: Open) -> None:
     page.run(2)
     page.start(3)
     page.wait_for_question()
-    assert faults(page, "question") == []
+    assert faults(page, "question", looks=looks) == []
     assert unreachable(page) == []
     assert taken_keys(page) == []
     page.page.set_viewport_size({"width": 320, "height": 900})
     page.page.wait_for_function("document.querySelector('.agm-question').clientWidth < 280")
     assert page.page.evaluate(WIDE, f":is({', '.join(OURS)})") == []
     page.questions.first.scroll_into_view_if_needed()
-    assert faults(page, "question_320") == []
+    assert faults(page, "question_320", looks=looks) == []
     page.page.set_viewport_size({"width": 1100, "height": 900})
     page.answer("Deny")
     page.answer("Approve")
     expect(page.cell(3).locator(".agm-stream")).to_contain_text("begun")
-    assert faults(page, "stream") == []
+    assert faults(page, "stream", looks=looks) == []
     page.interrupt()
     page.wait_for_end(3)

@@ -1,7 +1,7 @@
 """The bar of the active agent cell: it shows what the first line says, and writes it."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import nbformat
 import pytest
@@ -19,7 +19,9 @@ PANEL = "window.jupyterapp.shell.currentWidget"
 PROMPT = '%%agent  --into "my_x"  --approval=untrusted \nSay --approval on-request.\n'
 
 
-def test_a_policy_and_a_model_are_chosen_by_keyboard_and_undone(notebook: Open) -> None:
+def test_a_policy_and_a_model_are_chosen_by_keyboard_and_undone(
+    notebook: Open, looks: Sequence[str]
+) -> None:
     page = notebook([scripted(repr("Done.")), PROMPT, "x = 1", "%%agent\nGo."])
     page.run(0)
     page.wait_for_link()
@@ -46,9 +48,9 @@ def test_a_policy_and_a_model_are_chosen_by_keyboard_and_undone(notebook: Open) 
     expect(policy).to_be_focused()
     keyboard.type("never")
     page.wait_until(lambda: page.sources()[1] == written.replace("=untrusted", "=never"))
-    assert faults(page, "bar") == []
+    assert faults(page, "bar", looks=looks) == []
     page.page.set_viewport_size({"width": 320, "height": 900})
-    assert faults(page, "bar_320") == []
+    assert faults(page, "bar_320", looks=looks) == []
     page.page.set_viewport_size({"width": 1100, "height": 900})
     page.cell(1).locator(".cm-content").click()
     keyboard.press("Control+z")

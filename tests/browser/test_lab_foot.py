@@ -1,7 +1,7 @@
 """The foot of a running cell: what it says, and what is said there, whatever the kernel does."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from playwright.sync_api import Locator, expect
 
@@ -40,7 +40,7 @@ def said(page: NotebookPage, cell: int) -> list[str]:
     return [text.removeprefix("You added: ") for text in texts if text.startswith("You added")]
 
 
-def test_words_reach_a_kernel_that_spins(notebook: Open) -> None:
+def test_words_reach_a_kernel_that_spins(notebook: Open, looks: Sequence[str]) -> None:
     turns = (SPIN, repr("Of March."), repr("Of April."))
     page = notebook([scripted(*turns), CELL, ""])
     page.run(0)
@@ -52,7 +52,7 @@ def test_words_reach_a_kernel_that_spins(notebook: Open) -> None:
     expect(foot(page, 1)).to_contain_text("Sent, read when the running calls end: Only March.")
     queued = foot(page, 1).locator(".am-foot-queued")
     expect(queued).to_have_text([re.compile("Never"), re.compile("And April")])
-    assert faults(page, "foot") == []
+    assert faults(page, "foot", looks=looks) == []
     assert taken_keys(page) == []
     foot(page, 1).get_by_role("button", name="Remove: Never.").click()
     expect(queued).to_have_text([re.compile("And April")])
@@ -123,7 +123,7 @@ def test_a_page_that_is_loaded_anew_has_it_again(notebook: Open) -> None:
     page.wait_for_text(1, "You added: And April?")
 
 
-def test_words_that_come_too_late_are_given_back(notebook: Open) -> None:
+def test_words_that_come_too_late_are_given_back(notebook: Open, looks: Sequence[str]) -> None:
     page = notebook([scripted(WAIT, repr("Done."), repr("Again.")), CELL, ""])
     gate = page.make_gate()
     page.run(0)
@@ -134,7 +134,7 @@ def test_words_that_come_too_late_are_given_back(notebook: Open) -> None:
     page.wait_for_end(1)
     left = "Not sent, since the agent has ended its turn: Half a th"
     expect(foot(page, 1)).to_contain_text(left)
-    assert faults(page, "left") == []
+    assert faults(page, "left", looks=looks) == []
     page.run(1)  # another turn in the same cell leaves them there
     page.wait_for_text(1, "Again.")
     expect(foot(page, 1)).to_contain_text(left)

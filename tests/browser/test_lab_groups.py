@@ -1,6 +1,6 @@
 """Many calls in few lines: finished ones fold, failures stay, the newest is kept in sight."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from playwright.sync_api import Locator, expect
@@ -109,7 +109,9 @@ _SETTLED = """async cell => {
 }"""
 
 
-def test_the_newest_is_kept_in_sight_until_the_reader_scrolls(notebook: Open) -> None:
+def test_the_newest_is_kept_in_sight_until_the_reader_scrolls(
+    notebook: Open, looks: Sequence[str]
+) -> None:
     waits = [_shell(f": < go{n}; exit 3") for n in (1, 2)]
     fails = "*[[Call('shell', {'command': ['bash', '-c', f'seq 9; exit {n}']})] for n in range(%s)]"
     script = scripted(fails % "3, 11", waits[0], fails % "11, 19", waits[1], DONE)
@@ -129,7 +131,7 @@ def test_the_newest_is_kept_in_sight_until_the_reader_scrolls(notebook: Open) ->
     page.page.mouse.move(600, 400)
     page.page.mouse.wheel(0, -900)
     expect(follow).to_be_visible()
-    assert faults(page, "follow") == []
+    assert faults(page, "follow", looks=looks) == []
     top = page.cell(1).evaluate("cell => cell.getBoundingClientRect().top")
     gates[0].open()
     expect(foot).to_contain_text("go2")

@@ -1,7 +1,7 @@
 """The panel beside the notebooks, and the agents in JupyterLab's list of what runs."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from playwright.sync_api import Locator, expect
 
@@ -128,7 +128,7 @@ def test_the_list_of_what_runs_has_the_agents_at_work(notebook: Open) -> None:
     page.wait_for_text(1, "Interrupted")
 
 
-def test_nothing_is_wrong_with_the_panel(notebook: Open) -> None:
+def test_nothing_is_wrong_with_the_panel(notebook: Open, looks: Sequence[str]) -> None:
     page = notebook(
         [
             scripted(DONE, "Call('shell', {'command': ['rm', '-rf', 'build']})", DONE),
@@ -143,7 +143,7 @@ def test_nothing_is_wrong_with_the_panel(notebook: Open) -> None:
     page.start(2)
     expect(row(shown, "Questions")).to_have_count(1)
     expect(row(shown, "Conversations", "Say that")).not_to_have_count(0)
-    assert faults(page, "panel") == []
+    assert faults(page, "panel", looks=looks) == []
     assert unreachable(page) == []
     page.answer("Deny")
     page.wait_for_end(2)

@@ -1,7 +1,7 @@
 """What a turn changed is reviewed in its cell: each change is kept or reverted, by mouse, keys."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import nbformat
 import pytest
@@ -22,7 +22,7 @@ EDITS = "; ".join(f"sed -i 's/^line {n}$/changed {n}/' a.txt" for n in (5, 20, 3
 CHANGE = f"Call('shell', {{'command': ['bash', '-c', {f'{EDITS}; echo new > b.txt'!r}]}})"
 
 
-def test_changes_are_kept_and_reverted_in_the_cell(notebook: Open) -> None:
+def test_changes_are_kept_and_reverted_in_the_cell(notebook: Open, looks: Sequence[str]) -> None:
     page = notebook([scripted(CHANGE, repr("Done.")), AGENT, ""])
     file = (page.lab.folder / page.name).with_name("a.txt")
     file.write_text(LINES)
@@ -31,7 +31,7 @@ def test_changes_are_kept_and_reverted_in_the_cell(notebook: Open) -> None:
     review = page.cell(1).locator(".am-review")
     expect(review.locator("> summary")).to_have_text("Review · 4 changes")
     expect(page.cell(1).get_by_text("Diff", exact=True)).to_be_hidden()
-    assert faults(page, "review") == []
+    assert faults(page, "review", looks=looks) == []
     assert unreachable(page) == []
     assert taken_keys(page) == []
 
@@ -81,7 +81,9 @@ def test_changes_are_kept_and_reverted_in_the_cell(notebook: Open) -> None:
     expect(page.cell(1).get_by_text("Diff", exact=True)).to_be_visible()
 
 
-def test_cells_that_the_agent_made_or_changed_are_marked_kept_and_reverted(notebook: Open) -> None:
+def test_cells_that_the_agent_made_or_changed_are_marked_kept_and_reverted(
+    notebook: Open, looks: Sequence[str]
+) -> None:
     old, new = "a = 1\nb = 2", "a = 1\nb = 3\nc = 4"
     version = hashlib.sha256(old.encode()).hexdigest()[:8]
     calls = [
@@ -105,7 +107,7 @@ def test_cells_that_the_agent_made_or_changed_are_marked_kept_and_reverted(noteb
     mark = page.cell(3).locator(".am-mark")
     mark.locator("summary").click()
     expect(mark.locator("pre")).to_contain_text("-b = 2")
-    assert faults(page, "marks") == []
+    assert faults(page, "marks", looks=looks) == []
     assert taken_keys(page) == []
 
     # The person has typed in one of them since: it stays.

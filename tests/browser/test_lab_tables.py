@@ -1,6 +1,6 @@
 """Tables that live code displays: drawn from their rows, sorted by keys, read by all."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from playwright.sync_api import expect
@@ -19,7 +19,7 @@ df"""
 SCRIPT = scripted(f"Call('python', {{'code': {CODE!r}}})", "lambda r: r.history.items[-1].output")
 
 
-def test_a_table_is_drawn_sorted_and_saved(notebook: Open) -> None:
+def test_a_table_is_drawn_sorted_and_saved(notebook: Open, looks: Sequence[str]) -> None:
     page = notebook([SCRIPT, "%%agent --approval never\nShow it.\n", ""])
     page.run(0)
     page.run(1)
@@ -40,7 +40,7 @@ def test_a_table_is_drawn_sorted_and_saved(notebook: Open) -> None:
     expect(table.locator("tbody tr").first).to_have_text("Zug999<b>y</b>")
     table.get_by_role("button", name="Show 200 more rows").click()
     expect(table.locator("tbody tr")).to_have_count(250)
-    assert faults(page, "table") == []
+    assert faults(page, "table", looks=looks) == []
     assert unreachable(page) == []
     # The arrows scroll what has the focus, and Esc leads back.
     table.locator(".am-table-scroll").focus()

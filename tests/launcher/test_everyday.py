@@ -8,9 +8,9 @@ import re
 import shutil
 import subprocess
 import sys
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,7 +30,6 @@ CONFIGURATIONS = [
     Configuration(2, "user"),
     Configuration(2, "root"),
 ]
-AT_ONCE = 2  # configurations
 
 
 @cache  # to import a module takes up to a second, and many cases ask for the same
@@ -48,17 +47,11 @@ def lacking(case: Case, interpreter: str) -> str:
     return next((needed for needed in case.needs if not is_there(needed, interpreter)), "")
 
 
-@pytest.fixture(scope="module")
-def outcomes():
-    runs: dict[Configuration, Future] = {}
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        for configuration in CONFIGURATIONS:
-            if not campaign.cannot_try(configuration):
-                names = [case.name for case in CASES if not missing(case, configuration)]
-                runs[configuration] = pool.submit(
-                    campaign.run_kernel, configuration, "sandbox.everyday_kernel", {"cases": names}
-                )
-        yield lambda configuration: runs[configuration].result()
+@cache
+def outcomes(configuration: Configuration) -> dict[str, Any]:
+    """Run all cases in a configuration, for the first test that asks."""
+    names = [case.name for case in CASES if not missing(case, configuration)]
+    return campaign.run_kernel(configuration, "sandbox.everyday_kernel", {"cases": names})
 
 
 def missing(case: Case, configuration: Configuration) -> str:
@@ -74,7 +67,7 @@ def cases() -> list[object]:
 
 
 @pytest.mark.parametrize(("case", "configuration"), cases())
-def test_it_works(case, configuration, outcomes):
+def test_it_works(case, configuration):
     if reason := campaign.cannot_try(configuration):
         not_tested(str(configuration), reason)
     if program := missing(case, configuration):

@@ -1,11 +1,14 @@
 """Looks at what is ours on a page with axe-core: in each theme, and in the system's own colours."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.lab import NotebookPage
 
 LIGHT = "JupyterLab Light"
-THEMES = (LIGHT, "JupyterLab Dark", "JupyterLab Dark High Contrast")
+FORCED = "forced colours"
+# The last one is that of other tests.
+LOOKS = ("JupyterLab Dark", "JupyterLab Dark High Contrast", FORCED, LIGHT)
 OURS = (
     *(".am-item", ".am-mark", ".am-foot", ".am-panel", ".am-status-item", ".am-follow", ".am-bar"),
     *(".agm-question", ".agm-live"),
@@ -123,14 +126,14 @@ def taken_keys(page: NotebookPage) -> list[str]:
     return page.page.evaluate("() => window.ran.splice(0)")
 
 
-def faults(page: NotebookPage, picture: str = "") -> list[str]:
+def faults(page: NotebookPage, picture: str = "", *, looks: Sequence[str] = LOOKS) -> list[str]:
     """Return what is wrong with our elements on the page; leave a picture of each look."""
     page.page.evaluate(_AXE.read_text(encoding="utf-8"))
     page.page.emulate_media(reduced_motion="reduce")
     page.page.keyboard.press("Shift")  # the keyboard is used: what has the focus shows it
     found = []
-    for look in (*THEMES[1:], "forced colours", LIGHT):
-        forced = look == "forced colours"
+    for look in looks:
+        forced = look == FORCED
         use_theme(page, LIGHT if forced else look)
         page.page.emulate_media(forced_colors="active" if forced else "none")
         each = page.page.evaluate(_FOUND, OURS) + page.page.evaluate(_UNSEEN, OURS)
