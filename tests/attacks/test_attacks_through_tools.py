@@ -76,7 +76,7 @@ PLANTED = {
     ),
     "B5-link-to-hooks": (
         "mkdir own; printf '{hook}' > own/pre-commit; chmod +x own/pre-commit;"
-        " rm -rf .git/hooks; ln -s ../own .git/hooks",
+        " mv .git/hooks old; ln -s ../own .git/hooks",
         "hooks",
     ),
 }

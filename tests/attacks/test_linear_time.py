@@ -86,7 +86,7 @@ ROWS = {
     "git configuration: empty lines": (git_config, "\n" * 1_000_000),
     "git configuration: open sections": (git_config, "[\n" * N),
     "git configuration: blanks": (git_config, f"[{' ' * N}x"),
-    "a rename in one long line": (rename_in_one_line, "x;" * N),
+    "a rename in one long line": (rename_in_one_line, "x;" * (N // 2)),
     "names that an edit could lose": (lost_names, many_symbols()),
     "a server's header": (header, b"A:" + b" " * 60_000 + b"\rx"),
     "a server's length": (header, b"content-length:" + b" " * 60_000 + b"x"),
