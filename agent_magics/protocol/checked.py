@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from numbers import Integral, Real
 from types import NoneType, UnionType
-from typing import Any, ParamSpec, TypeVar, get_args, get_origin
+from typing import Any, Literal, ParamSpec, TypeVar, get_args, get_origin
 
 from agent_magics.protocol.brief import brief_line
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import AgentMagicsError, FatalError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -53,21 +53,23 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
     return checking
 
 
-def check(what: str, value: object, kind: Any) -> None:
-    """Raise a `FatalError` that begins with `what` where a value is not of a type.
+def check(what: str, value: object, kind: Any, error: type[AgentMagicsError] = FatalError) -> None:
+    """Raise an error that begins with `what` where a value is not of a type.
 
-    Types are classes (of dataclasses the fields count, too), unions, `Sequence[...]`, which is no
-    text, `Mapping[...]` and `Callable[...]`.
+    Types are classes (of dataclasses the fields count, too), unions, `Literal[...]`,
+    `Sequence[...]`, which is no text, `Mapping[...]` and `Callable[...]`.
     """
     if not _fits(value, kind):
         shown = brief_line(repr(value), _SHOWN)
-        raise FatalError(f"{what}={shown} does not fit; it takes {_words(kind)}.")
+        raise error(f"{what}={shown} does not fit; it takes {_words(kind)}.")
 
 
 def _fits(value: object, kind: Any) -> bool:
     base = get_origin(kind) or kind
     if base is UnionType:
         return any(_fits(value, each) for each in get_args(kind))
+    if base is Literal:
+        return isinstance(value, str) and value in get_args(kind)
     if base is Any or not isinstance(base, type):
         return True
     if isinstance(value, bool):  # which is an int to Python, and nearly never meant so
@@ -86,6 +88,8 @@ def _words(kind: Any) -> str:
     base = get_origin(kind) or kind
     if base is UnionType:
         return " or ".join(map(_words, get_args(kind)))
+    if base is Literal:
+        return " or ".join(map(repr, get_args(kind)))
     if base is Sequence:
         return " of ".join(["a list", *map(_words, get_args(kind))])
     return _WORDS.get(base) or base.__name__

@@ -6,10 +6,9 @@ the first results without their bodies; with "full" it gets whole results, page 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Integral
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from agent_magics.protocol.brief import brief_line
+from agent_magics.protocol.checked import check
 from agent_magics.protocol.errors import RespondToModel
 
 T = TypeVar("T")
@@ -17,7 +16,6 @@ T = TypeVar("T")
 MAX_RESULTS = 200
 MAX_FILES = 200
 PAGE = 50  # results of one page of the full view
-_SHOWN = 80  # characters of a value in a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,34 +53,19 @@ def require_at_least(minimum: int, **values: int | None) -> None:
     for name, value in values.items():
         if value is None:
             continue
-        if isinstance(value, bool) or not isinstance(value, Integral):  # in a call by hand
-            raise RespondToModel(f"{name}={brief_line(repr(value), _SHOWN)} is no whole number.")
+        require(int, **{name: value})
         if value < minimum:
             raise RespondToModel(f"{name} is {value}, but has to be at least {minimum}.")
 
 
-def require_one_of(choices: Sequence[object], **values: object) -> None:
-    """Check that each value is one of `choices`, which a call by hand need not heed.
+def require(kind: Any, **values: object) -> None:
+    """Check that each value is of a type, which a call by hand need not heed.
 
     Raises:
         RespondToModel: it is not; the sentence names it.
     """
     for name, value in values.items():
-        if not any(value is choice or value == choice for choice in choices):
-            shown = brief_line(repr(value), _SHOWN)
-            raise RespondToModel(f"{name}={shown} is none of {', '.join(map(repr, choices))}.")
-
-
-def require_text(**values: object) -> None:
-    """Check that each given value is a text.
-
-    Raises:
-        RespondToModel: one is not, in a call by hand; the sentence names it.
-    """
-    for name, value in values.items():
-        if not isinstance(value, str):
-            shown = brief_line(repr(value), _SHOWN)
-            raise RespondToModel(f"{name}={shown} is no text: give a string.")
+        check(name, value, kind, RespondToModel)
 
 
 @dataclass(frozen=True, slots=True)

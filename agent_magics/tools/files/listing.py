@@ -1,10 +1,10 @@
 """``list_dir`` and ``glob``: lists the entries of a folder, or the files that match a pattern."""
 
 from collections.abc import Iterator
-from typing import Literal, get_args
+from typing import Literal
 
 from agent_magics.dispatch.context import ToolContext
-from agent_magics.dispatch.results.output_guard import OutputGuard, require_at_least, require_one_of
+from agent_magics.dispatch.results.output_guard import OutputGuard, require, require_at_least
 from agent_magics.dispatch.tool import tool
 from agent_magics.files.folders import SECONDS, FolderEntry, Listing, Sort, list_folder
 from agent_magics.protocol.brief import number_of
@@ -54,7 +54,7 @@ def list_dir(
     """
     guard = OutputGuard(detail_level, offset, limit)
     require_at_least(1, max_depth=max_depth)
-    require_one_of(get_args(Sort), sort=sort)
+    require(Sort, sort=sort)
     start, shown, rights = begin_walk(path, ctx)
     listing = list_folder(
         start,

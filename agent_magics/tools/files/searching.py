@@ -3,14 +3,14 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.results.output_guard import (
     MAX_RESULTS,
     OutputGuard,
+    require,
     require_at_least,
-    require_one_of,
 )
 from agent_magics.dispatch.tool import tool
 from agent_magics.files.search import matches as search
@@ -64,7 +64,7 @@ def grep_files(
     most = MAX_RESULTS if max_results is None else max_results
     guard = OutputGuard(max_results=most, max_files=most)
     require_at_least(0, context=context)
-    require_one_of(get_args(OutputMode), output_mode=output_mode)
+    require(OutputMode, output_mode=output_mode)
     start, shown, rights = begin_walk(path, ctx)
     if not start.is_dir():
         os.close(files.open_regular(start, shown, rights.is_withheld))

@@ -8,11 +8,11 @@ import keyword
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.pool import run_on_thread
-from agent_magics.dispatch.results.output_guard import require_one_of, require_text
+from agent_magics.dispatch.results.output_guard import require
 from agent_magics.dispatch.tool import tool
 from agent_magics.patch.diff import unified_diff
 from agent_magics.patch.files import TextFile
@@ -63,8 +63,8 @@ async def edit_symbol(
     Raises:
         RespondToModel: there is no such symbol, or the code does not fit; nothing was changed.
     """
-    require_text(name_path=name_path, text=text)
-    require_one_of(get_args(Action), action=action)
+    require(str, name_path=name_path, text=text)
+    require(Action, action=action)
     named = await find_one(name_path, path, ctx)
     if named.file.cells:
         raise RespondToModel(f"{named} stands in a notebook: change it by notebook_edit_cell.")

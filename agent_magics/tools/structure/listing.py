@@ -8,8 +8,8 @@ from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.pool import run_on_thread
 from agent_magics.dispatch.results.output_guard import (
     OutputGuard,
+    require,
     require_at_least,
-    require_text,
 )
 from agent_magics.dispatch.tool import tool
 from agent_magics.tools.files.access import FOR_NOTES, assess_read, count_fitting
@@ -56,7 +56,7 @@ async def symbols(
     """
     guard = OutputGuard(detail_level, offset, limit)
     require_at_least(0, depth=depth)
-    require_text(name_path=name_path, query=query)
+    require(str, name_path=name_path, query=query)
     note = ""
     if name_path:
         chosen = await find_all(name_path, path, ctx)

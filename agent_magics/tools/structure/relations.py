@@ -5,15 +5,14 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.pool import run_on_thread
 from agent_magics.dispatch.results.output_guard import (
     OutputGuard,
+    require,
     require_at_least,
-    require_one_of,
-    require_text,
 )
 from agent_magics.dispatch.tool import tool
 from agent_magics.protocol.brief import number_of
@@ -147,7 +146,7 @@ async def references(
         RespondToModel: there is no such symbol, or no language server for it.
     """
     guard = OutputGuard(detail_level, offset, limit)
-    require_text(name_path=name_path)
+    require(str, name_path=name_path)
     named = await find_one(name_path, path, ctx)
     server = await server_for(named.file, "references", ctx)
     symbol = named.symbol
@@ -194,7 +193,7 @@ async def definition(
         RespondToModel: the name does not stand there, or there is no language server for it.
     """
     guard = OutputGuard()
-    require_text(name=name)
+    require(str, name=name)
     require_at_least(1, line=line)
     if line is None:
         return await _describe_named(name, path, guard, ctx)
@@ -276,8 +275,8 @@ async def call_graph(
     Raises:
         RespondToModel: there is no such symbol, or no language server for it.
     """
-    require_text(name_path=name_path)
-    require_one_of(get_args(Direction), direction=direction)
+    require(str, name_path=name_path)
+    require(Direction, direction=direction)
     require_at_least(1, depth=depth)
     if depth > _MOST_DEPTH:
         raise RespondToModel(f"depth is {depth}, but has to be from 1 to {_MOST_DEPTH}.")

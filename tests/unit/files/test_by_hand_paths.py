@@ -44,7 +44,7 @@ def test_what_is_no_number_is_told_in_one_sentence(
 ) -> None:
     Path("a.txt").touch()
     first = {read_file: "a.txt", list_dir: ".", grep_files: "x", glob: "*", symbols: "."}[tool]
-    with pytest.raises(RespondToModel, match=f"{name}=.* is no whole number"):
+    with pytest.raises(RespondToModel, match=f"{name}=.* does not fit; it takes a whole number"):
         asyncio.run(_called(tool, first, {name: value}))
 
 
@@ -56,7 +56,7 @@ async def _called(tool: Callable[..., Any], first: str, given: dict[str, object]
 
 @pytest.mark.parametrize("value", ["sise", "", 1, [], None])
 def test_a_choice_that_there_is_not_is_told_in_one_sentence(value: Any) -> None:
-    with pytest.raises(RespondToModel, match=r"sort=.* is none of 'name', 'size', 'mtime'"):
+    with pytest.raises(RespondToModel, match=r"sort=.* does not fit; it takes 'name' or 'size'"):
         list_dir(".", sort=value)
-    with pytest.raises(RespondToModel, match=r"output_mode=.* is none of 'content', "):
+    with pytest.raises(RespondToModel, match=r"output_mode=.* does not fit; it takes 'content'"):
         grep_files("x", output_mode=value)

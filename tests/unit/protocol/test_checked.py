@@ -1,6 +1,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -23,6 +23,7 @@ FITS = [
     (None, float | None),
     (True, bool),
     ("x", str),
+    ("up", Literal["up", "down"]),
     (["x"], Sequence[str]),
     (("x",), Sequence[str] | None),
     ([object()], Sequence),
@@ -43,6 +44,12 @@ DOES_NOT_FIT = [
     ("x", int | None, "'x' does not fit; it takes a whole number or None"),
     ("read_file", Sequence[str], "'read_file' does not fit; it takes a list of text"),
     ([5], Sequence[str], "[5] does not fit; it takes a list of text"),
+    ("x", Literal["up", "down"], "'x' does not fit; it takes 'up' or 'down'"),
+    (
+        np.array(["up", "up"]),
+        Literal["up"],
+        "array(['up', 'up'], dtype='<U2') does not fit; it takes 'up'",
+    ),
     ("x", Sequence, "'x' does not fit; it takes a list"),
     ([], Mapping[str, Any], "[] does not fit; it takes a dict"),
     (5, Callable[[Any], Any], "5 does not fit; it takes a function"),

@@ -55,8 +55,8 @@ def test_each_action(work):
         (("maß", "rename", "not a name"), "cannot be the new name"),
         (("maß", "rename", "maß"), "cannot be the new name"),
         (("maß", "rename", "class"), "cannot be the new name"),
-        (("maß", "destroy"), "action='destroy' is none of"),
-        ((7, "remove"), "name_path=7 is no text"),
+        (("maß", "destroy"), "action='destroy' does not fit; it takes 'replace'"),
+        ((7, "remove"), "name_path=7 does not fit; it takes text"),
         (("maß", "rename", "weite"), "rename needs a language server"),
     ],
 )  # fmt: skip

@@ -174,13 +174,16 @@ def test_protected_and_ignored_files_are_left_out(ctx):
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda: symbols(name_path=7), "name_path=7 is no text"),
-        (lambda: symbols(query=b"x"), "query=b'x' is no text"),
-        (lambda: references(7), "name_path=7 is no text"),
-        (lambda: definition(None), "name=None is no text"),
+        (lambda: symbols(name_path=7), "name_path=7 does not fit; it takes text"),
+        (lambda: symbols(query=b"x"), "query=b'x' does not fit; it takes text"),
+        (lambda: references(7), "name_path=7 does not fit; it takes text"),
+        (lambda: definition(None), "name=None does not fit; it takes text"),
         (lambda: definition("x", line=0), "line is 0"),
-        (lambda: definition("x", line="1"), "line='1' is no whole number"),
-        (lambda: call_graph("x", direction="up"), "direction='up' is none of"),
+        (lambda: definition("x", line="1"), "line='1' does not fit; it takes a whole number"),
+        (
+            lambda: call_graph("x", direction="up"),
+            "direction='up' does not fit; it takes",
+        ),
         (lambda: call_graph("x", depth=0), "depth is 0"),
         (lambda: diagnostics("none.py"), "There is no none.py"),
     ],
