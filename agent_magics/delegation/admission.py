@@ -8,8 +8,8 @@ from agent_magics.delegation.child import SubAgent
 from agent_magics.delegation.rights import gets_kernel
 from agent_magics.delegation.types import LONGEST_NAME, NAME, AgentType
 from agent_magics.dispatch.turn import AgentBudget, SubAgentRequest
-from agent_magics.protocol.brief import meant
 from agent_magics.protocol.errors import RespondToModel
+from agent_magics.text.brief import meant
 
 # Sub-agents of one conversation.
 MOST = 50

@@ -10,9 +10,9 @@ from agent_magics.dispatch.context import TurnContext
 from agent_magics.dispatch.turn import SubAgentRequest
 from agent_magics.engine.budget import Budget
 from agent_magics.engine.turn_config import TurnConfig
-from agent_magics.protocol.brief import meant
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.events import SubAgentChanged
+from agent_magics.text.brief import meant
 
 _GO_ON = "Go on with your task."
 

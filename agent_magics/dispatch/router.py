@@ -7,7 +7,6 @@ from collections.abc import Awaitable
 from agent_magics.dispatch.call import CallInProgress
 from agent_magics.dispatch.catalog.offer import SEARCH
 from agent_magics.dispatch.registry import ToolHandler, ToolRegistry
-from agent_magics.protocol.brief import first_of
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import CallItem, CustomToolCall, FunctionCall
 from agent_magics.protocol.tools import (
@@ -16,6 +15,7 @@ from agent_magics.protocol.tools import (
     LocalShellPayload,
     ToolCall,
 )
+from agent_magics.text.brief import first_of
 
 _MOST_NAMED = 100  # names listed to a model that calls an unknown tool
 

@@ -20,10 +20,10 @@ from agent_magics.dispatch.pool import run_on_thread
 from agent_magics.dispatch.results.values import own_attributes
 from agent_magics.dispatch.schema.docstring import parse_docstring
 from agent_magics.dispatch.schema.generation import derive_parameters, find_optional
-from agent_magics.protocol.brief import meant
 from agent_magics.protocol.checked import check
 from agent_magics.protocol.errors import AgentMagicsError, FatalError, RespondToModel, error_text
 from agent_magics.protocol.tools import FreeformToolSpec, FunctionToolSpec, LocalShellSpec, ToolSpec
+from agent_magics.text.brief import meant
 
 
 class Preparation:

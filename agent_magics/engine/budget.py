@@ -11,10 +11,10 @@ summary, still fits. So they are exceeded at most by what one answer is longer t
 from agent_magics.dispatch.context import Emit
 from agent_magics.engine.cost import Spending
 from agent_magics.models.providers.catalog import dollars
-from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.config import RunConfig
 from agent_magics.protocol.events import TokensCounted, Warned
 from agent_magics.protocol.items import Usage
+from agent_magics.text.brief import number_of
 
 SUMMARY = (
     "This run has reached its budget ({budget}), so no tools can be called any more. Answer now, "

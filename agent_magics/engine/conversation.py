@@ -36,7 +36,7 @@ from agent_magics.protocol.records import (
     ServersTold,
     ToolsFound,
 )
-from agent_magics.protocol.secrets import KEY_SHAPES
+from agent_magics.text.secrets import KEY_SHAPES
 
 if TYPE_CHECKING:  # which stands above
     from agent_magics.engine.past.variables import VariableDifference

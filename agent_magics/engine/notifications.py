@@ -7,7 +7,7 @@ from agent_magics.exec.output import clean_output, cut_middle
 from agent_magics.exec.processes import CommandSession
 from agent_magics.file_history.journal import UndoResult
 from agent_magics.files.paths import shown_path
-from agent_magics.protocol.brief import brief_line, first_of
+from agent_magics.text.brief import brief_line, first_of
 
 _LAST_LINES = 20
 _MOST_SHOWN = 2_000  # characters of these lines

@@ -7,7 +7,7 @@ names would miss some secret; a list of allowed names, used here, only misses so
 from collections.abc import Mapping
 from functools import lru_cache
 
-from agent_magics.protocol.secrets import SECRET_NAME
+from agent_magics.text.secrets import SECRET_NAME
 
 # Deliberately left out: PYTHONPATH and LD_LIBRARY_PATH (made for the kernel's own interpreter; they
 # load code into every program), *_PROXY (addresses there often contain a password), BASH_ENV,

@@ -15,8 +15,8 @@ from typing import Any
 from agent_magics.exec.launcher.wire import Confinement
 from agent_magics.exec.process import Process, end_all
 from agent_magics.exec.temporary_files import scratch_folder
-from agent_magics.protocol.brief import brief_line
 from agent_magics.protocol.errors import FatalError, RespondToModel
+from agent_magics.text.brief import brief_line
 
 MOST_SESSIONS = 64  # simultaneously open; the same number of ended ones stays readable
 

@@ -23,8 +23,8 @@ from agent_magics.files.secret_places import (
     secret_inodes,
 )
 from agent_magics.files.survey import survey
-from agent_magics.protocol.brief import brief_line
 from agent_magics.protocol.errors import RespondToModel
+from agent_magics.text.brief import brief_line
 
 _ANY_PLACE = re.compile(f"/({'|'.join(map(re.escape, REASON_OF))})/")
 _KEY_NAMES = frozenset(

@@ -11,9 +11,9 @@ from agent_magics.dispatch.pool import POOL
 from agent_magics.files.paths import open_notebook
 from agent_magics.kernel.cell.run import CellRun
 from agent_magics.kernel.lab.link import LabLink
-from agent_magics.protocol.brief import number_of
 from agent_magics.records.index import RecordedConversation
 from agent_magics.render.markdown import code_span
+from agent_magics.text.brief import number_of
 
 # Seconds for which a cell waits for the list of conversations, before it begins without.
 PATIENCE = 0.1

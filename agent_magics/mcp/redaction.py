@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from urllib.parse import parse_qsl, urlsplit
 
 from agent_magics.protocol.mcp import McpServerConfig
-from agent_magics.protocol.secrets import SECRET_NAME
+from agent_magics.text.secrets import SECRET_NAME
 
 REDACTED = "[redacted]"
 _SHORTEST = 6  # characters; shorter texts occur by chance

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from urllib.parse import unquote, unquote_plus, urlsplit
 
 from agent_magics.protocol.items import Item, ToolCallOutput, text_of
-from agent_magics.protocol.secrets import KEY_SHAPES, SECRET_PARAMETER
+from agent_magics.text.secrets import KEY_SHAPES, SECRET_PARAMETER
 
 Replacements: TypeAlias = Sequence[tuple[str, str]]
 """Pairs of a personal text (a path, a session id) and the name of its placeholder."""

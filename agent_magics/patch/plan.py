@@ -34,9 +34,9 @@ from agent_magics.patch.replacement import (
     replace_text,
 )
 from agent_magics.patch.unified import is_unified, parse_unified
-from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.tools import ToolOutput
+from agent_magics.text.brief import number_of
 
 Operation: TypeAlias = FileOperation | ReplaceText
 Resolve = Callable[[str], Path]

@@ -23,9 +23,9 @@ from agent_magics.files.beneath import real_path
 from agent_magics.files.plain_files import read_plain
 from agent_magics.project.fingerprints import Anchor, Fingerprints
 from agent_magics.project.texts import clean_text, decode_text, names_in, opened
-from agent_magics.protocol.brief import brief
 from agent_magics.protocol.errors import RespondToModel, clause
-from agent_magics.protocol.secrets import KEY_SHAPES
+from agent_magics.text.brief import brief
+from agent_magics.text.secrets import KEY_SHAPES
 
 Scope = Literal["project", "user"]
 MOST_TEXT = 16_000  # characters of one note

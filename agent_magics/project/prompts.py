@@ -24,8 +24,8 @@ from agent_magics.project.digests import (
 from agent_magics.project.front_matter import split_front_matter
 from agent_magics.project.root import folders_down
 from agent_magics.project.texts import decode_text, names_in, opened, read_file, reason_of
-from agent_magics.protocol.brief import meant
 from agent_magics.protocol.errors import FatalError
+from agent_magics.text.brief import meant
 
 _FIELD = re.compile(r"\{\{[ \t]*([A-Za-z_]\w{0,63})[ \t]*\}\}")
 _NAME = re.compile(r"[\w-]{1,64}")

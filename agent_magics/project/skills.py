@@ -29,7 +29,7 @@ from agent_magics.project.texts import (
     opened,
     reason_of,
 )
-from agent_magics.protocol.brief import brief
+from agent_magics.text.brief import brief
 
 FILE = "SKILL.md"
 # Where agents look for skills, below a project and below the person's home.

@@ -8,8 +8,8 @@ from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Any, Literal, ParamSpec, TypeVar, get_args, get_origin
 
-from agent_magics.protocol.brief import brief_line
 from agent_magics.protocol.errors import AgentMagicsError, FatalError
+from agent_magics.text.brief import brief_line
 
 P = ParamSpec("P")
 R = TypeVar("R")

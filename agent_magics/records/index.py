@@ -18,8 +18,8 @@ from typing import Any, BinaryIO
 
 from agent_magics.files.locks import hold, is_held
 from agent_magics.files.plain_files import read_plain
-from agent_magics.protocol.brief import brief_line
 from agent_magics.records.places import MOST_READ, SUFFIX, is_private
+from agent_magics.text.brief import brief_line
 
 FILE = "index.json"
 PINNED = ".pinned"

@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterable
 from urllib.parse import quote, urlsplit
 
-from agent_magics.protocol.brief import brief
 from agent_magics.protocol.items import Citation, Json, JsonMapping
+from agent_magics.text.brief import brief
 
 # Longer lists are cut: a deep search cites hundreds of pages, and they are saved in the notebook.
 MOST_SOURCES = 30

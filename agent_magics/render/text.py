@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable
 
 from agent_magics.exec.output import clean_output
-from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.items import JsonMapping
 from agent_magics.render.blocks.frames import frame_markdown
 from agent_magics.render.diffs.changes import changes_markdown, changes_plain
@@ -13,6 +12,7 @@ from agent_magics.render.markdown import code_span, fenced, harmless_prose, make
 from agent_magics.render.sources import sources_markdown, sources_plain
 from agent_magics.render.tables import code_as_text, tables_as_text
 from agent_magics.render.visible import show_invisible
+from agent_magics.text.brief import number_of
 
 Item = JsonMapping
 

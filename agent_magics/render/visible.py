@@ -6,7 +6,7 @@ import unicodedata
 from typing import Final
 
 from agent_magics.protocol.items import JsonObject
-from agent_magics.protocol.look_alikes import mark_look_alikes
+from agent_magics.text.look_alikes import mark_look_alikes
 
 # Lists and objects up to this long stay on one line.
 _WIDTH: Final = 80

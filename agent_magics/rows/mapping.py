@@ -25,7 +25,6 @@ from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.model_clients import ModelClients
 from agent_magics.models.providers.catalog import find_model
 from agent_magics.models.providers.endpoints import server_address
-from agent_magics.protocol.brief import meant
 from agent_magics.protocol.checked import check
 from agent_magics.protocol.config import Settings
 from agent_magics.protocol.errors import FatalError
@@ -56,6 +55,7 @@ from agent_magics.rows.store import AnswerStore
 from agent_magics.rows.tables.columns import AnswerColumns
 from agent_magics.rows.tables.files import FileJudge
 from agent_magics.rows.tables.sources import Held, open_source
+from agent_magics.text.brief import meant
 
 # USD above which a person is asked before all rows are.
 ASK_ABOVE = 1.0

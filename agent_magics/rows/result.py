@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from agent_magics.models.providers.catalog import dollars
-from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import Usage
 from agent_magics.rows.budgets import duration
@@ -13,6 +12,7 @@ from agent_magics.rows.outcomes import Collected, Parts, Plain
 from agent_magics.rows.progress import Progress
 from agent_magics.rows.tables.columns import ERROR
 from agent_magics.rows.tables.sources import Held, Source
+from agent_magics.text.brief import number_of
 
 NOT_HERE = (
     "The rows of {what} are not in memory: call map again, which asks only what has no answer."

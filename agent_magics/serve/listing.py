@@ -11,9 +11,9 @@ from mcp_types import Tool, ToolAnnotations
 from agent_magics.dispatch.registry import ToolHandler
 from agent_magics.dispatch.tool import is_tool
 from agent_magics.engine.turn_config import TurnConfig
-from agent_magics.protocol.brief import meant
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.tools import FunctionToolSpec
+from agent_magics.text.brief import meant
 from agent_magics.tools import TOOL_SETS
 from agent_magics.tools.mcp.joining import GENERIC
 from agent_magics.tools.mcp.names import PREFIX

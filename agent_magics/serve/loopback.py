@@ -21,10 +21,10 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from agent_magics.composition.agent import ComposedAgent
 from agent_magics.engine.front_end import ServeHost
-from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.errors import FatalError
 from agent_magics.serve.place import CallPlace
 from agent_magics.serve.protocol import MOST_CLIENTS, ToolServer
+from agent_magics.text.brief import number_of
 
 HOST = "127.0.0.1"
 PATH = "/mcp"

@@ -15,11 +15,11 @@ from typing import Any
 from agent_magics.config_files.places import FOLDER, user_config_file
 from agent_magics.config_files.toml_places import TomlPlaces, decode, parse_toml, read_settings
 from agent_magics.config_files.trust import Trustable, digest_of
-from agent_magics.protocol.brief import meant
 from agent_magics.protocol.config import Where
 from agent_magics.protocol.errors import FatalError
 from agent_magics.settings.table import DEFAULTS, SETTINGS, settings_in
 from agent_magics.settings.validation import validated
+from agent_magics.text.brief import meant
 
 CONFIG, PYPROJECT = "config.toml", "pyproject.toml"
 TABLE = ("tool", "agent-magics")

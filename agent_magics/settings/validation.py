@@ -12,7 +12,6 @@ from typing import Annotated, Any, get_args, get_origin
 from agent_magics.models.providers.catalog import DATE, find_model
 from agent_magics.models.providers.endpoints import check_address, endpoint_of
 from agent_magics.models.providers.families import check_features
-from agent_magics.protocol.brief import brief, meant
 from agent_magics.protocol.config import (
     Address,
     CheckedByUser,
@@ -25,6 +24,7 @@ from agent_magics.protocol.config import (
 )
 from agent_magics.protocol.errors import FatalError
 from agent_magics.settings.table import KINDS, SETTINGS, Kind, choices_of, least_of
+from agent_magics.text.brief import brief, meant
 
 _LONGEST_SHOWN = 300  # characters of a value
 _KEY_IN_ADDRESS = re.compile(r"(?<=://)[^/\s'\"]*(?=@)|(?<=\?)[^\s'\"]+")

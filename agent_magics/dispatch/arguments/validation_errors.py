@@ -13,7 +13,7 @@ from agent_magics.dispatch.results.values import describe_value, safe_repr
 from agent_magics.dispatch.schema.annotations import Schema
 from agent_magics.dispatch.schema.generation import HANDLE
 from agent_magics.dispatch.schema.path import follow_reference, schema_at
-from agent_magics.protocol.brief import brief
+from agent_magics.text.brief import brief
 
 _SHOWN_PROBLEMS = 30
 _SHOWN_CHARACTERS = 60

@@ -22,11 +22,11 @@ from agent_magics.dispatch.consent.edits import editable_of, readable_payload
 from agent_magics.dispatch.consent.questions import requested_actions, scopes_of
 from agent_magics.dispatch.pool import POOL
 from agent_magics.dispatch.registry import ToolInvocation
-from agent_magics.protocol.brief import brief
 from agent_magics.protocol.errors import FatalError, RespondToModel, TurnAbort
 from agent_magics.protocol.events import ApprovalDecided, ApprovalRequested, Warned
 from agent_magics.protocol.items import Json
 from agent_magics.protocol.ops import Answer
+from agent_magics.text.brief import brief
 
 # Questions that are open at the same time; a page with a thousand of them cannot be used.
 MOST_OPEN = 8

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent_magics.dispatch.results.cutting import encodable
-from agent_magics.protocol.brief import number_of
+from agent_magics.text.brief import number_of
 
 
 class Types:

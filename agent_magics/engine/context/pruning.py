@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from agent_magics.engine.context.tokens import count_item
-from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.items import (
     MODEL_ITEMS,
     InputText,
@@ -14,6 +13,7 @@ from agent_magics.protocol.items import (
     parts_of,
     text_of,
 )
+from agent_magics.text.brief import number_of
 
 # Tokens; what is shorter is not worth its line, and a line that stands for an output never is.
 SHORTEST = 100

@@ -16,8 +16,8 @@ from agent_magics.file_history.journal import ChangeJournal, TurnChanges
 from agent_magics.file_history.states import PathChange, PathState, digest_of, look_at
 from agent_magics.files.beneath import PathChanged
 from agent_magics.files.paths import read_judge, shown_path
-from agent_magics.protocol.brief import brief_line
 from agent_magics.protocol.errors import FatalError
+from agent_magics.text.brief import brief_line
 
 _MOST_NAMED = 60  # characters of a line in a sentence
 _FOLDERS = {"folder", "absent"}

@@ -9,9 +9,9 @@ from pathlib import Path
 from agent_magics.engine.conversation import Conversation
 from agent_magics.file_history.journal import ChangeJournal, UndoResult
 from agent_magics.files.paths import shown_path
-from agent_magics.protocol.brief import first_of, number_of
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import Item, UserMessage, text_of
+from agent_magics.text.brief import first_of, number_of
 
 _MOST_NAMED = 20
 _LEFT = "Files are as turns left them that the person has taken out of this conversation"

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent_magics.engine.results.structured import OutputType
-from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import (
     Event,
@@ -19,6 +18,7 @@ from agent_magics.protocol.events import (
 )
 from agent_magics.protocol.items import Usage, json_or, text_of
 from agent_magics.protocol.tools import ToolOutput
+from agent_magics.text.brief import number_of
 
 
 @dataclass(frozen=True, slots=True)

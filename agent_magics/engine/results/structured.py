@@ -16,8 +16,8 @@ from agent_magics.dispatch.arguments.decoding import ArgumentBinder, validator_o
 from agent_magics.dispatch.results.values import safe_repr
 from agent_magics.dispatch.schema.generation import HANDLE, describe
 from agent_magics.engine.results.frames import FrameForm, is_frame_type
-from agent_magics.protocol.brief import brief
 from agent_magics.protocol.errors import FatalError, RespondToModel, error_text
+from agent_magics.text.brief import brief
 
 # Where the type is no object its value stands under this name: providers take only objects.
 VALUE = "value"

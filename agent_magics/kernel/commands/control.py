@@ -42,7 +42,6 @@ from agent_magics.project.instructions import (
     describe_problems,
     read_instructions,
 )
-from agent_magics.protocol.brief import brief_line, nearest
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import (
     AssistantMessage,
@@ -59,6 +58,7 @@ from agent_magics.render.describe import command_line, describe_call
 from agent_magics.render.markdown import code_span
 from agent_magics.render.sources import describe_search
 from agent_magics.render.tables import table
+from agent_magics.text.brief import brief_line, nearest
 
 _HISTORY_WIDTH = 200
 

@@ -16,10 +16,10 @@ from agent_magics.kernel.commands.login import describe_key
 from agent_magics.kernel.commands.project.language_servers import examine_language_servers
 from agent_magics.kernel.lab.link import LabLink
 from agent_magics.kernel.questions.ladder import NotebookHost, stdin_allowed
-from agent_magics.protocol.brief import first_of, number_of
 from agent_magics.protocol.config import SandboxPolicy, Settings
 from agent_magics.records.places import rollout_folder
 from agent_magics.render.markdown import code_span
+from agent_magics.text.brief import first_of, number_of
 
 _PACKAGES = (
     "agent-magics",

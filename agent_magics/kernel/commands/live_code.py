@@ -9,9 +9,9 @@ from agent_magics.app import Agent
 from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.live.namespace import RanCode
 from agent_magics.kernel.notebook import NotebookAgents
-from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.errors import FatalError, clause
 from agent_magics.render.markdown import code_span, fenced
+from agent_magics.text.brief import number_of
 
 
 def codes_of(notebook: NotebookAgents, name: str) -> list[RanCode]:

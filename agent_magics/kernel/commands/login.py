@@ -19,8 +19,8 @@ from agent_magics.models.providers.keys import (
 )
 from agent_magics.protocol.config import Settings
 from agent_magics.protocol.errors import FatalError
-from agent_magics.protocol.secrets import KEY_LIKE
 from agent_magics.render.markdown import code_span
+from agent_magics.text.secrets import KEY_LIKE
 
 _HOST = re.compile(r"(?:[a-z0-9_](?:[a-z0-9_-]{,61}[a-z0-9_])?\.)+[a-z0-9-]{,63}", re.IGNORECASE)
 # What keys look like, too: one long word in which no part is a host's name.

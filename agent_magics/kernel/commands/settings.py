@@ -5,13 +5,13 @@ from dataclasses import asdict, is_dataclass
 from agent_magics.config_files.trust import SHOWN_DIGEST
 from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
-from agent_magics.protocol.brief import brief
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span
 from agent_magics.render.tables import table
 from agent_magics.settings.files import ProjectSettings
 from agent_magics.settings.sources import Resolved
 from agent_magics.settings.table import SETTINGS
+from agent_magics.text.brief import brief
 
 
 def settings_table(resolved: Resolved) -> str:

@@ -8,11 +8,11 @@ from agent_magics.config_files.trust import SHOWN_DIGEST
 from agent_magics.dispatch.handlers.registrations import source_of
 from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
-from agent_magics.protocol.brief import meant
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.tools import FunctionToolSpec, ToolSpec
 from agent_magics.render.markdown import code_span
 from agent_magics.render.tables import table
+from agent_magics.text.brief import meant
 
 
 def _hide(notebook: NotebookAgents, *names: str) -> str:

@@ -7,9 +7,9 @@ from itertools import compress
 from typing import Any
 
 from agent_magics.kernel.notebook import NotebookAgents
-from agent_magics.protocol.brief import meant
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.tables import table
+from agent_magics.text.brief import meant
 
 _OPTION = re.compile(r"\[(--[a-z-]+) ?([A-Z]*)\]")
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")

@@ -14,7 +14,7 @@ from typing import Any
 
 from agent_magics.dispatch.results.values import estimate_size
 from agent_magics.kernel.live.saved_values import Purse, Saved, save
-from agent_magics.protocol.brief import first_of
+from agent_magics.text.brief import first_of
 
 # Bytes that one run may copy, and that all changes which can be put back may hold on to.
 COPY_LIMIT = 64 * 1024 * 1024

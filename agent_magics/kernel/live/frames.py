@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from agent_magics.dispatch.results.values import bases_of, made_by, safe_repr
-from agent_magics.protocol.brief import brief
 from agent_magics.protocol.items import Json
 from agent_magics.render.blocks.frames import TABLE
+from agent_magics.text.brief import brief
 
 MOST_ROWS = 1_000
 MOST_COLUMNS = 100

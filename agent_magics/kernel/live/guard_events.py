@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from agent_magics.files.beneath import real_path
 from agent_magics.files.own_places import is_below
 from agent_magics.files.paths import write_kind
-from agent_magics.protocol.brief import brief_line
 from agent_magics.protocol.config import RunConfig, SandboxPolicy
 from agent_magics.protocol.errors import RespondToModel
+from agent_magics.text.brief import brief_line
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _LONGEST = 300  # characters shown of a command or an address

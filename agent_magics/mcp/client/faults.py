@@ -6,8 +6,8 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from agent_magics.mcp.endings import LinkLost, LoginNeeded
-from agent_magics.protocol.brief import brief_line
 from agent_magics.protocol.errors import RespondToModel, clause
+from agent_magics.text.brief import brief_line
 
 # What the SDK raises where a server answers with what is no result, or asks without end.
 NO_RESULT = (ValidationError, InputRequiredRoundsExceededError, ExceptionGroup)

@@ -11,9 +11,9 @@ from typing import Any
 
 from agent_magics.config_files.json_places import JsonPlaces, parse_json
 from agent_magics.mcp.config.table import LONGEST_SHOWN, TableReader
-from agent_magics.protocol.brief import brief
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.mcp import McpServerConfig
+from agent_magics.text.brief import brief
 
 NAME = ".mcp.json"
 _TOP = "mcpServers"

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeVar
 from urllib.parse import urlsplit
 
-from agent_magics.protocol.brief import brief
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.mcp import McpServerConfig
+from agent_magics.text.brief import brief
 
 _OAUTH_KEYS = ("oauth_client_id", "oauth_client_secret_env_var", "oauth_callback_port")
 Choice = TypeVar("Choice", bound=str)

@@ -14,7 +14,7 @@ from typing import Any, TypeGuard
 from urllib.parse import quote, urlsplit
 
 from agent_magics.protocol.items import JsonMapping, JsonObject
-from agent_magics.protocol.secrets import asks_for_secret
+from agent_magics.text.secrets import asks_for_secret
 
 FORMATS = ("email", "uri", "date", "date-time")
 _EXAMPLES = {

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from agent_magics.mcp.elicitation.forms import FormField, UnusableForm
 from agent_magics.protocol.events import UserQuestion
-from agent_magics.protocol.secrets import asks_for_secret
+from agent_magics.text.secrets import asks_for_secret
 
 # Limits of what a person can still read at a glance; lengths in characters.
 MOST_QUESTIONS, MOST_CHOICES = 4, 20

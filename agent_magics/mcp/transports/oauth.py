@@ -31,9 +31,9 @@ from agent_magics.mcp.transports.addresses import LoginAddresses
 from agent_magics.mcp.transports.bodies import PLAIN, limit_body
 from agent_magics.mcp.transports.receiver import RedirectReceiver
 from agent_magics.models.providers.credentials import drop_key, keep_key, kept_secret
-from agent_magics.protocol.brief import brief_line
 from agent_magics.protocol.errors import FatalError, clause
 from agent_magics.protocol.mcp import McpServerConfig
+from agent_magics.text.brief import brief_line
 
 _SILENT_REDIRECT = "http://127.0.0.1/callback"  # never used, since there is no interaction
 _TIMEOUT = 30.0  # seconds for one request

@@ -19,9 +19,9 @@ from agent_magics.config_files.places import config_folder
 from agent_magics.files.locks import locked
 from agent_magics.files.plain_files import file_stamp, load_json, read_with_status, replace_file
 from agent_magics.models.providers.keys import is_local, place_of
-from agent_magics.protocol.brief import brief_line
 from agent_magics.protocol.errors import FatalError, clause
 from agent_magics.protocol.items import JsonObject
+from agent_magics.text.brief import brief_line
 
 NAME = "credentials.json"
 _LARGEST = 1_000_000  # bytes; thousands of keys

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from agent_magics.protocol.brief import brief, meant
 from agent_magics.protocol.config import DEFAULT_MODEL
 from agent_magics.protocol.errors import FatalError
+from agent_magics.text.brief import brief, meant
 
 Shell: TypeAlias = Literal["shell", "shell_command", "local_shell"]
 PatchForm: TypeAlias = Literal["freeform", "json", "edit_file"]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from agent_magics.models.redaction import Hider
-from agent_magics.protocol.brief import brief
+from agent_magics.text.brief import brief
 
 # Patterns of text that differs from run to run, and their placeholders, applied in this order. None
 # matches next to braces, so that one replacement does not affect the next.

@@ -17,9 +17,9 @@ from typing import get_args
 from agent_magics.files.plain_files import load_json, read_plain
 from agent_magics.models.recordings.handwritten import read_reply, write_reply
 from agent_magics.models.wire_capture import HEADERS, Ending
-from agent_magics.protocol.brief import brief
 from agent_magics.protocol.errors import FatalError, clause
 from agent_magics.protocol.items import JsonMapping, JsonObject
+from agent_magics.text.brief import brief
 
 FORMAT = "agent-magics-recording"
 VERSION = 1

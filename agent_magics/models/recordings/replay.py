@@ -32,7 +32,6 @@ from agent_magics.models.wires.answer import read_answer
 from agent_magics.models.wires.chat.model import ChatWire
 from agent_magics.models.wires.remote import Wire
 from agent_magics.models.wires.responses.model import ResponsesWire
-from agent_magics.protocol.brief import brief
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import (
     CALL_TYPES,
@@ -41,6 +40,7 @@ from agent_magics.protocol.items import (
     ToolCallOutput,
     text_of,
 )
+from agent_magics.text.brief import brief
 
 LIVE = (
     "ask a live model, for which OPENAI_API_KEY must be set or OPENAI_BASE_URL name an "

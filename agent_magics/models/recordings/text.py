@@ -16,7 +16,6 @@ from agent_magics.models.recordings.format import (
 )
 from agent_magics.models.wires.chat.model import ChatDecoder
 from agent_magics.models.wires.responses.model import ResponseDecoder
-from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import (
     AssistantMessage,
@@ -26,6 +25,7 @@ from agent_magics.protocol.items import (
     LocalShellCall,
     json_object,
 )
+from agent_magics.text.brief import number_of
 
 ENDINGS = {
     "error": "an error",

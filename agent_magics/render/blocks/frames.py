@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterable, Mapping
 
-from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.items import Json, JsonMapping
 from agent_magics.render.markdown import harmless_prose
+from agent_magics.text.brief import number_of
 
 # The type of a displayed table in the event of a rich output; it is published as an item.
 TABLE = "application/vnd.agent-magics.table+json"

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from agent_magics.protocol.brief import brief
 from agent_magics.protocol.items import Json, JsonMapping
 from agent_magics.render.blocks.display import VERSION
+from agent_magics.text.brief import brief
 
 # One call is not worth a line of its own above it.
 _LEAST = 2

@@ -8,8 +8,8 @@ from agent_magics import tools as builtin
 from agent_magics.dispatch.handlers.handed import Given, to_tool
 from agent_magics.dispatch.tool import Tool
 from agent_magics.models.providers.families import DEFAULT_FORMS, ToolsConfig
-from agent_magics.protocol.brief import meant
 from agent_magics.protocol.errors import FatalError
+from agent_magics.text.brief import meant
 from agent_magics.tools.mcp.names import PREFIX, WORD
 
 Entry: TypeAlias = str | Given

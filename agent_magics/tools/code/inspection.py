@@ -24,9 +24,9 @@ from agent_magics.dispatch.results.values import (
     type_name,
 )
 from agent_magics.dispatch.tool import tool
-from agent_magics.protocol.brief import first_of
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.tools import ToolOutput
+from agent_magics.text.brief import first_of
 
 # Cells of a table whose missing values are counted; in larger ones those of the first rows.
 MOST_COUNTED = 5_000_000

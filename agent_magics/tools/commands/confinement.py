@@ -22,10 +22,10 @@ from agent_magics.exec.sandbox.plan import build_confinement
 from agent_magics.files.beneath import real_path
 from agent_magics.files.own_places import is_below, make_own_places
 from agent_magics.files.paths import open_notebook, resolve_path
-from agent_magics.protocol.brief import first_of
 from agent_magics.protocol.config import SandboxPolicy
 from agent_magics.protocol.errors import SandboxDenial
 from agent_magics.protocol.events import Warned
+from agent_magics.text.brief import first_of
 from agent_magics.tools.commands.unreadable import find_unreadable
 
 _MOST_READ = 20_000  # characters at a result's end that are searched for a refusal

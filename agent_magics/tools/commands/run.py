@@ -19,11 +19,11 @@ from agent_magics.exec.output import clean_output, colour_output, cut_middle
 from agent_magics.exec.process import Process
 from agent_magics.exec.processes import CommandSession, ProcessManager
 from agent_magics.exec.spool import END_LIMIT, Spool
-from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.config import ApprovalPolicy
 from agent_magics.protocol.errors import RespondToModel, SandboxDenied
 from agent_magics.protocol.events import ExecCommandBegin, ExecCommandEnd, ExecCommandOutputDelta
 from agent_magics.protocol.tools import ToolOutput
+from agent_magics.text.brief import number_of
 from agent_magics.tools.commands.confinement import (
     ProtectedFiles,
     confinement_for,

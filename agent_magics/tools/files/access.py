@@ -26,10 +26,10 @@ from agent_magics.files.paths import (
     resolve_path,
     shown_path,
 )
-from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import Json
 from agent_magics.protocol.tools import ToolOutput
+from agent_magics.text.brief import number_of
 
 _MOST_READ_BY_HAND = 10_000  # characters of a result's repr
 FOR_NOTES = 400  # characters of a budget reserved for notes on the result

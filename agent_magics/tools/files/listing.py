@@ -7,9 +7,9 @@ from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.results.output_guard import OutputGuard, require, require_at_least
 from agent_magics.dispatch.tool import tool
 from agent_magics.files.folders import SECONDS, FolderEntry, Listing, Sort, list_folder
-from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import Json
+from agent_magics.text.brief import number_of
 from agent_magics.tools.files.access import (
     FOR_NOTES,
     Readable,

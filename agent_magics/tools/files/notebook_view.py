@@ -13,9 +13,9 @@ from typing import Any
 
 from agent_magics.files.paths import printable
 from agent_magics.files.plain_files import load_json
-from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.tools import ToolOutput
+from agent_magics.text.brief import number_of
 from agent_magics.tools.files.access import FOR_NOTES, count_fitting
 
 MOST_BYTES = 64 * 1024 * 1024

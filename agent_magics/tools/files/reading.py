@@ -12,10 +12,10 @@ from agent_magics.files.beneath import closing_descriptor
 from agent_magics.files.text import windows as files
 from agent_magics.files.text.encoding import Encoding
 from agent_magics.files.text.windows import TextWindow, Window
-from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import Json
 from agent_magics.protocol.tools import ToolOutput
+from agent_magics.text.brief import number_of
 from agent_magics.tools.files.access import (
     FOR_NOTES,
     assess_read,

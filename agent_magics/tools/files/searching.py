@@ -17,8 +17,8 @@ from agent_magics.files.search import matches as search
 from agent_magics.files.search.candidates import LONGEST_LINE
 from agent_magics.files.search.matches import FileCount, Found, Match
 from agent_magics.files.text import windows as files
-from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.items import Json
+from agent_magics.text.brief import number_of
 from agent_magics.tools.files.access import (
     FOR_NOTES,
     Readable,

@@ -18,9 +18,9 @@ from typing import Any
 from agent_magics.files.text import windows as files
 from agent_magics.files.text.encoding import Encoding
 from agent_magics.files.text.lines import count_lines
-from agent_magics.protocol.brief import brief, number_of
 from agent_magics.protocol.errors import RespondToModel, clause
 from agent_magics.protocol.tools import ToolOutput
+from agent_magics.text.brief import brief, number_of
 from agent_magics.tools.files.access import FOR_NOTES, count_fitting
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.tool import tool
 from agent_magics.dispatch.turn import AgentServers
-from agent_magics.protocol.brief import meant
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.mcp import McpPage, McpResource
 from agent_magics.protocol.tools import ToolOutput
+from agent_magics.text.brief import meant
 from agent_magics.tools.mcp.results import contents_output
 
 if TYPE_CHECKING:  # a run without servers does not import it

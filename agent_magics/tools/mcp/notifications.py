@@ -3,9 +3,9 @@
 import json
 from collections.abc import Collection, Mapping, Sequence
 
-from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.errors import clause
 from agent_magics.protocol.mcp import McpServerState, McpStatus
+from agent_magics.text.brief import number_of
 
 # The most characters of a server's instructions.
 _LONGEST = 1_000

@@ -11,11 +11,11 @@ from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.pool import run_on_thread
 from agent_magics.dispatch.results.output_guard import OutputGuard
 from agent_magics.dispatch.tool import tool
-from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import Json
 from agent_magics.symbols.text import one_line
 from agent_magics.symbols.types import Diagnostic, Range
+from agent_magics.text.brief import number_of
 from agent_magics.tools.files.access import FOR_NOTES, Readable, assess_read, count_fitting
 from agent_magics.tools.structure.names import one_file
 from agent_magics.tools.structure.notebooks import is_mistake, is_notebook, without_broken

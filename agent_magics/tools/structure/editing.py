@@ -18,12 +18,12 @@ from agent_magics.patch.diff import unified_diff
 from agent_magics.patch.files import TextFile
 from agent_magics.patch.match import Edit
 from agent_magics.patch.plan import PatchResult, read_patch, touched_paths
-from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.tools import ToolOutput
 from agent_magics.symbols.edits import apply_edits, insert_at_symbol, remove_symbol, replace_symbol
 from agent_magics.symbols.parsing import PYTHON, can_parse, parse_symbols, syntax_error
 from agent_magics.symbols.types import Symbol, TextEdit
+from agent_magics.text.brief import number_of
 from agent_magics.tools.files.access import assess_read
 from agent_magics.tools.files.patch import apply_operations
 from agent_magics.tools.structure.names import NamedSymbol, find_one

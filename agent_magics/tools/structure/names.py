@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.pool import run_on_thread
 from agent_magics.files.paths import resolve_path
-from agent_magics.protocol.brief import first_of
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.symbols.parsing import can_parse
 from agent_magics.symbols.servers.languages import endings_of
 from agent_magics.symbols.types import Symbol
+from agent_magics.text.brief import first_of
 from agent_magics.tools.files.access import place
 from agent_magics.tools.structure.live import find_live
 from agent_magics.tools.structure.notebooks import (

@@ -15,11 +15,11 @@ from agent_magics.dispatch.results.output_guard import (
     require_at_least,
 )
 from agent_magics.dispatch.tool import tool
-from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import Json
 from agent_magics.symbols.servers.project import ServerProvider
 from agent_magics.symbols.types import Location, Position, Range, Symbol, SymbolCall
+from agent_magics.text.brief import number_of
 from agent_magics.tools.files.access import FOR_NOTES, Readable, assess_read, count_fitting
 from agent_magics.tools.structure.live import find_live
 from agent_magics.tools.structure.names import NamedSymbol, find_one

@@ -10,8 +10,8 @@ from IPython.core.error import UsageError
 from IPython.core.magic_arguments import MagicArgumentParser
 from IPython.utils.process import arg_split
 
-from agent_magics.protocol.brief import meant
 from agent_magics.protocol.errors import FatalError, error_text
+from agent_magics.text.brief import meant
 
 _QUOTED = re.compile(r"""^(--?[\w-]+=)?(["'])((?:(?!\2).)*)\2$""")
 _REFUSED = re.compile(r"""(["']).*?\1(?=$| \()""")

@@ -11,7 +11,6 @@ from agent_magics.file_history.workspace import memories_of
 from agent_magics.kernel.cell.publishing import CellPublisher
 from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
-from agent_magics.protocol.brief import first_of, number_of
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import TurnDiffUpdated
 from agent_magics.protocol.items import Json
@@ -20,6 +19,7 @@ from agent_magics.render.diffs.changes import changes_item, changes_markdown, ch
 from agent_magics.render.diffs.side_by_side import side_by_side
 from agent_magics.render.markdown import code_span
 from agent_magics.render.tables import table
+from agent_magics.text.brief import first_of, number_of
 
 
 def _show(notebook: NotebookAgents, agent: Agent, number: int = 1) -> None:

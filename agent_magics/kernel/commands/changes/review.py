@@ -5,9 +5,9 @@ from agent_magics.engine.file_changes.review import ReviewedChange
 from agent_magics.kernel.cell.publishing import publish_text
 from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
-from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span, fenced
+from agent_magics.text.brief import number_of
 
 _MOST_SHOWN = 50_000  # characters
 

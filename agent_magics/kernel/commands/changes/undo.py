@@ -11,10 +11,10 @@ from agent_magics.kernel.commands.conversations.rewinding import left_alone, red
 from agent_magics.kernel.commands.live_code import undo_variables
 from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
-from agent_magics.protocol.brief import first_of
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.describe import one_line
 from agent_magics.render.markdown import code_span
+from agent_magics.text.brief import first_of
 
 _MOST_NAMED = 20
 

@@ -2,9 +2,9 @@
 
 from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
-from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span
+from agent_magics.text.brief import number_of
 
 
 def _fork(notebook: NotebookAgents, turn: int | None = None, *, name: str = "") -> str:

@@ -8,7 +8,6 @@ from agent_magics.app import Agent, conversations
 from agent_magics.engine.conversation import Conversation
 from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
-from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.errors import FatalError
 from agent_magics.records.index import RecordedConversation, matching
 from agent_magics.records.places import rollout_folder
@@ -16,6 +15,7 @@ from agent_magics.records.retention import delete, pin
 from agent_magics.render.describe import one_line
 from agent_magics.render.markdown import code_span
 from agent_magics.render.tables import table
+from agent_magics.text.brief import number_of
 
 _MOST_SHOWN = 20
 _SHORT_ID = 8

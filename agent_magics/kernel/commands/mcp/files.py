@@ -14,13 +14,13 @@ from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.mcp.client.manager import McpConnectionManager
 from agent_magics.mcp.config.edit import McpFile
 from agent_magics.mcp.config.sources import GIVEN, ProjectServers, read_mcp_config, servers_of
-from agent_magics.protocol.brief import meant
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.mcp import McpServerConfig
-from agent_magics.protocol.secrets import KEY_LIKE, SECRET_NAME
 from agent_magics.render.markdown import code_span
 from agent_magics.render.tables import table
 from agent_magics.render.visible import show_shortened
+from agent_magics.text.brief import meant
+from agent_magics.text.secrets import KEY_LIKE, SECRET_NAME
 
 _USAGE = (
     "%agent mcp add takes: NAME -- COMMAND ARGS..., or NAME URL; before the -- also --project, "

@@ -6,11 +6,11 @@ from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.project.fingerprints import Fingerprints
 from agent_magics.project.memory import Note, NoteFolder, StoredNotes, note_folders, with_changes
-from agent_magics.protocol.brief import meant
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.render.markdown import code_span, fenced
 from agent_magics.render.tables import table
 from agent_magics.render.visible import show_invisible
+from agent_magics.text.brief import meant
 
 
 def _find(notebook: NotebookAgents, topic: str, scope: str) -> tuple[NoteFolder, Note]:

@@ -9,11 +9,11 @@ from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.project.digests import describe_problem, digest_of_all, untrusted, usable
 from agent_magics.project.skills import Skill, find_skills, trust_skills
-from agent_magics.protocol.brief import meant
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span, fenced
 from agent_magics.render.tables import table
 from agent_magics.render.visible import show_invisible
+from agent_magics.text.brief import meant
 
 
 def _listing(notebook: NotebookAgents) -> str:

@@ -19,10 +19,10 @@ from agent_magics.models.recordings.format import (
 from agent_magics.models.recordings.text import calls_of, differences, ending_of
 from agent_magics.models.recordings.writing import recording_beside_notebook, rewrite
 from agent_magics.models.redaction import Hider, personal_paths
-from agent_magics.protocol.brief import brief
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span, fenced
 from agent_magics.render.tables import table
+from agent_magics.text.brief import brief
 
 # Characters of a prompt, and changed lines of one prompt, that people look at.
 PROMPT_WIDTH = 60

@@ -2,7 +2,7 @@
 
 import re
 
-from agent_magics.protocol.look_alikes import as_latin
+from agent_magics.text.look_alikes import as_latin
 
 _NAMES = r"key|token|secret|pass|credential|auth|cookie|private|(?:^|_)pat(?:$|_)"
 # Names of variables, headers and options whose values are secret.

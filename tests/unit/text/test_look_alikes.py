@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_magics.mcp.elicitation.forms import UnusableForm, form_fields
-from agent_magics.protocol.look_alikes import _LOOK_ALIKES, as_latin, mark_look_alikes
-from agent_magics.protocol.secrets import asks_for_secret
 from agent_magics.render.visible import show_invisible, show_shortened
+from agent_magics.text.look_alikes import _LOOK_ALIKES, as_latin, mark_look_alikes
+from agent_magics.text.secrets import asks_for_secret
 
 OWN_OF = {like: chr(own) for own, like in _LOOK_ALIKES.items()}
 WIDE_A, BOLD_A = 0xFF21, 0x1D400  # letters that only their shape tells from plain ones

@@ -1,6 +1,6 @@
 import pytest
 
-from agent_magics.protocol.brief import meant
+from agent_magics.text.brief import meant
 
 
 @pytest.mark.parametrize(
