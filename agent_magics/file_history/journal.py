@@ -8,7 +8,7 @@ or between two changes, is a conflict and is kept.
 import json
 import os
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -210,12 +210,12 @@ class ChangeJournal:
             changes, broken, left = self._compose([turn], doubtful=False)
             return [each for each in changes if each.path not in {*broken, *left}]
 
-    def authors(self, turn_ids: Collection[str]) -> dict[str, str]:
+    def authors(self, turn_ids: Iterable[str]) -> dict[str, str]:
         """Return for each path that sub-agents changed in these turns by whom: "by worker-1"."""
         with self._lock:
             by = dict[str, dict[str, None]]()
-            for turn in (turn for turn in self._turns.values() if turn.id in turn_ids):
-                for step in turn.steps:
+            for turn_id in turn_ids:
+                for step in self._turns[turn_id].steps if turn_id in self._turns else ():
                     for change in step.changes:
                         by.setdefault(change.path, {})[step.by] = None
         return {

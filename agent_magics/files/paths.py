@@ -119,12 +119,13 @@ def shown_path(path: str | Path, cwd: Path) -> str:
     Unprintable characters (line breaks, escapes, undecodable bytes) are escaped, so that a file's
     name cannot be mistaken for a line of our own output.
     """
-    return shown_below(Path(path), Path(_real(cwd)))
+    return shown_below(Path(path), _real(cwd))
 
 
-def shown_below(path: Path, folder: Path) -> str:
+def shown_below(path: Path, folder: str | Path) -> str:
     """Return `path` as `shown_path` does, relative to a folder that is known to hold no link."""
-    return printable(str(path.relative_to(folder) if path.is_relative_to(folder) else path))
+    text, inside = str(path), os.path.join(folder, "")  # with "/" at its end
+    return printable("." if text in (inside, inside[:-1]) else text.removeprefix(inside))
 
 
 def diff_name(side: str, name: str) -> str:
@@ -283,20 +284,20 @@ def write_kind(
     Returns:
         (allowed, reason); the reason is "" when it is allowed.
     """
-    real = Path(_real(path)) if follow else Path(_real(path.parent)) / path.name
+    real = _real(path) if follow else os.path.join(_real(path.parent), path.name)
     if read_only:
         return False, "the sandbox is read-only"
     places = [_real(root) for root in roots]
-    if not is_below(str(real), places):
+    if not is_below(real, places):
         return False, "outside the workspace"
-    for part in (*real.parts, *path.parts):
-        if _folded(part) in _NEVER_WRITTEN_BELOW:
-            return False, f"protected: {_NEVER_WRITTEN_BELOW[_folded(part)]}"
+    for part in f"{_folded(real)}/{_folded(str(path))}".split("/"):
+        if part in _NEVER_WRITTEN_BELOW:
+            return False, f"protected: {_NEVER_WRITTEN_BELOW[part]}"
     for name, why in _NEVER_WRITTEN_BELOW.items():  # this name may be a link to another one
         named = (f"{place}/{name}" for place in places)
-        if any(real.is_relative_to(_real(each)) for each in named if os.path.islink(each)):
+        if is_below(real, [_real(each) for each in named if os.path.islink(each)]):
             return False, f"protected: {why}"
-    denied = is_denied_read(path, roots) or what_runs_later(str(real), places)
+    denied = is_denied_read(path, roots) or what_runs_later(real, places)
     return (False, f"protected: {denied}") if denied else (True, "")
 
 

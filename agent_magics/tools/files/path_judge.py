@@ -1,5 +1,6 @@
 """Resolves the paths that a model writes, and refuses those that its run may not access."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from agent_magics.files.paths import is_denied_read, literal_path, resolve_path, write_kind
@@ -28,17 +29,15 @@ class PathJudge:
         """
         roots = self._config.roots
         resolved = resolve_path(path, self._config.cwd)
-        # Both the path as written and its target: a link may itself have a protected name.
-        written = literal_path(path, self._config.cwd)
-        reason = ""
+        # Both the path as written, since a link may itself have a protected name, and the path
+        # resolved above, in case a link was replaced since; without links these are one.
+        places = dict.fromkeys((literal_path(path, self._config.cwd), resolved))
+        reasons: Iterable[str] = ()
         if mode == "read":
-            reason = is_denied_read(written, roots) or is_denied_read(resolved, roots)
+            reasons = (is_denied_read(each, roots) for each in places)
         elif mode == "write":
             read_only = self._config.sandbox is SandboxPolicy.READ_ONLY
-            allowed, why = write_kind(written, roots, read_only)
-            if allowed:  # and the path resolved above, in case a link was replaced since
-                allowed, why = write_kind(resolved, roots, read_only)
-            reason = "" if allowed else why
-        if reason:
+            reasons = (write_kind(each, roots, read_only)[1] for each in places)
+        for reason in filter(None, reasons):
             raise RespondToModel(f"{path} may not be touched ({mode}): {reason}.")
         return resolved

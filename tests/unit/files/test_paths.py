@@ -51,6 +51,9 @@ def test_a_path_no_file_can_have_is_refused(path, tmp_path):
 def test_shown_path_is_relative_inside_and_one_line(tmp_path):
     assert shown_path(tmp_path / "a" / "b", tmp_path) == "a/b"
     assert shown_path(Path("/etc/hosts"), tmp_path) == "/etc/hosts"
+    assert shown_path(f"{tmp_path}x", tmp_path) == f"{tmp_path}x"
+    assert shown_path(tmp_path, tmp_path) == shown_path("/", Path("/")) == "."
+    assert shown_path("/etc//hosts", Path("/")) == "etc/hosts"
     assert shown_path(tmp_path / "a\nb\x1b[1m", tmp_path) == "a\\nb\\x1b[1m"
 
 

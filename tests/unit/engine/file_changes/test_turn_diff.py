@@ -1,6 +1,7 @@
 """What a turn changes is seen, told, taken back exactly, and made again."""
 
 import tempfile
+import time
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +15,7 @@ from agent_magics.file_history import scan as workspace_scan
 from agent_magics.file_history import states as workspace_states
 from agent_magics.file_history import workspace
 from agent_magics.file_history.journal import ChangeJournal
+from agent_magics.file_history.states import PathChange, PathState
 from agent_magics.file_history.workspace import memory_of
 from agent_magics.files.beneath import real_path
 from agent_magics.protocol.errors import FatalError
@@ -453,6 +455,21 @@ def test_a_line_cut_short_by_a_crash_is_left_out(work):
     file.write_bytes(file.read_bytes() + b'{"turn": "t2", "title": "tu')
     again = ChangeJournal(work.journal.folder).load()
     assert [turn.title for turn in again.turns] == ["turn 1"]
+
+
+def test_who_changed_a_turns_files_is_found_without_looking_at_other_turns(work):
+    def seconds() -> float:
+        began = time.process_time()
+        for _ in range(200):
+            assert work.journal.authors(["t1"]) == {"/a": "by worker-1"}
+        return time.process_time() - began
+
+    change = PathChange("/a", PathState("absent"), PathState("folder"))
+    work.journal.add("t1", "", [change], {}.get, by="worker-1")
+    few = min(seconds() for _ in range(5))
+    for number in range(2, 2000):
+        work.journal.add(f"t{number}", "", [change], {}.get)
+    assert min(seconds() for _ in range(5)) < 10 * few
 
 
 def test_the_oldest_turns_go_when_too_much_is_kept(work, monkeypatch):
