@@ -186,6 +186,9 @@ class AccessGate:
             return  # a WebSocket: uvicorn refuses it
         refusal = self._refusal(Headers(scope=scope), scope["path"])
         if refusal is not None:
+            # Otherwise a client that sends request after request and reads no answer would keep its
+            # connection, since all of them are being answered.
+            refusal.headers["Connection"] = "close"
             await refusal(scope, receive, send)
         else:
             await self._app(scope, receive, send)

@@ -322,6 +322,22 @@ def test_a_request_that_does_not_come_in_time_is_hung_up_on(
                 """What was asked before is answered."""
 
 
+@pytest.mark.parametrize("more", ["", "Authorization: Bearer x\r\n"])
+def test_requests_whose_answers_nobody_reads_keep_nobody_out(served: Any, more: str) -> None:
+    url = httpx2.URL(served.url)
+    asked = f"GET /mcp HTTP/1.1\r\nHost: {url.netloc}\r\n{more}\r\n".encode() * 2_000
+    with ExitStack() as open_ones:
+        for _ in range(loopback.MOST_CONNECTIONS + 20):
+            each = open_ones.enter_context(socket.socket())
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            each.connect((url.host, url.port))
+            each.setblocking(False)
+            with suppress(OSError):  # it takes no more, or has hung up
+                while each.send(asked):
+                    """Until then."""
+        assert [hello(served).status_code for _ in range(5)] == [200] * 5
+
+
 def hello(serving: Any) -> httpx2.Response:
     """Begin a session as a client of 2025 does, and leave."""
     about = {"clientInfo": {"name": "leaver", "version": "1"}, "capabilities": {}}

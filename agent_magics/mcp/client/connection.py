@@ -274,7 +274,9 @@ class McpLink:
     def _make_transport(self) -> "StdioTransport | HttpTransport":
         config, around = self._config, self._around
         if config.url is not None:
-            return HttpTransport(config, around, self._redact, self._end, self._listing_filter)
+            return HttpTransport(
+                config, around, self._redact, self._log, self._end, self._listing_filter
+            )
         folder = next(iter(around.roots), Path.home())
         environment = around.environment
         return StdioTransport(

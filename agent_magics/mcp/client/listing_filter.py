@@ -1,4 +1,7 @@
-"""Removes malformed tools from a listing before the SDK parses it, which would reject all of it."""
+"""Removes malformed tools from a listing, and surplus parts from a result, before it is parsed.
+
+The SDK would reject a listing as a whole, and take long for many parts.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,13 +12,14 @@ from mcp.shared.message import SessionMessage
 from mcp_types.methods import validate_server_result
 from pydantic import ValidationError
 
-from agent_magics.mcp.client.schemas import MOST_TOOLS
+from agent_magics.mcp.client.schemas import MOST_TOOLS, why_too_large
 
+_MOST_PARTS = 2_000  # of a result's content
 _LISTING = "tools/list"
 
 
 class ListingFilter:
-    """Filters the messages of a server while a listing of its tools is awaited.
+    """Filters the messages of a server: results, and listings of its tools while one is awaited.
 
     Args:
         is_wanted: tells by name which tools are wanted; the first `MOST_TOOLS` of them are
@@ -43,13 +47,12 @@ class ListingFilter:
 
     def __call__(self, item: object) -> None:
         """Filter a message, in place."""
-        if self._version is None or not isinstance(item, SessionMessage):
+        message = item.message if isinstance(item, SessionMessage) else None
+        if not isinstance(message, types.JSONRPCResponse):
             return
-        message = item.message
-        if isinstance(message, types.JSONRPCResponse) and isinstance(
-            message.result.get("tools"), list
-        ):
+        if self._version is not None and isinstance(message.result.get("tools"), list):
             self._sift(message.result)
+        _shorten_content(message.result)
 
     def _sift(self, result: dict[str, Any]) -> None:
         wanted = [each for each in result["tools"] if self._is_wanted(_name_in(each) or "?")]
@@ -57,7 +60,12 @@ class ListingFilter:
             surplus = f"{len(wanted) - MOST_TOOLS:,} more tools"
             self._left_out[surplus] = f"the server has more than {MOST_TOOLS} tools"
         result["tools"] = wanted[:MOST_TOOLS]
-        wrong = self._find_wrong(result)
+        # Those that are too large first: looking for what else is wrong takes long.
+        sizes = enumerate(map(why_too_large, result["tools"]))
+        self._leave_out(result, {number: why for number, why in sizes if why})
+        self._leave_out(result, self._find_wrong(result))
+
+    def _leave_out(self, result: dict[str, Any], wrong: dict[int, str]) -> None:
         for number, why in wrong.items():
             self._left_out[_name_of(result["tools"][number], number)] = why
         if wrong:
@@ -82,6 +90,14 @@ class ListingFilter:
         except (KeyError, ValueError):
             return {}  # a version unknown to the SDK, which will report it
         return wrong
+
+
+def _shorten_content(result: dict[str, Any]) -> None:
+    """Cut the content of a tool's result to the parts that are read, and say so in it."""
+    content = result.get("content")
+    if isinstance(content, list) and len(content) > _MOST_PARTS:
+        surplus = f"[{len(content) - _MOST_PARTS:,} more parts are left out]"
+        result["content"] = [*content[:_MOST_PARTS], {"type": "text", "text": surplus}]
 
 
 def _name_of(tool: object, number: int) -> str:

@@ -73,6 +73,17 @@ def endless_reference(schema: object) -> str:
     return ""
 
 
+def why_too_large(tool: object) -> str:
+    """Return why a tool, as it is listed, is too large to be looked at; "" where it is not."""
+    try:
+        size = measure(tool, MOST_OF_ONE)
+    except RecursionError:
+        return f"its schema is nested more than {_DEEPEST} deep"
+    if size is None:
+        return f"its description and schemas have more than {MOST_OF_ONE // 1024} KB"
+    return ""
+
+
 def why_left_out(name: str, parts: Sequence[object], room: int) -> tuple[str, int]:
     """Return why a tool cannot be offered, "" where it can; and its size in characters.
 
@@ -83,12 +94,9 @@ def why_left_out(name: str, parts: Sequence[object], room: int) -> tuple[str, in
     """
     if not name or len(name) > _LONGEST_NAME or not name.isprintable():
         return "its name is empty, too long, or not printable", 0
-    try:
-        size = measure(parts, MOST_OF_ONE)
-    except RecursionError:
-        return f"its schema is nested more than {_DEEPEST} deep", 0
-    if size is None:
-        return f"its description and schemas have more than {MOST_OF_ONE // 1024} KB", 0
+    if why := why_too_large(parts):
+        return why, 0
+    size = measure(parts, MOST_OF_ONE) or 0
     if size > room:
         return f"all tools together have more than {MOST_OF_ALL // 1024 // 1024} MB", 0
     for part in parts:

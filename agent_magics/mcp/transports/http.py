@@ -5,13 +5,15 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any
 
 import httpx2
-from anyio.abc import ObjectReceiveStream
+from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
+from agent_magics.exec.servers import LogRing
 from agent_magics.mcp.environment import McpEnvironment
 from agent_magics.mcp.redaction import Redactor
 from agent_magics.mcp.transports.addresses import LoginAddresses
+from agent_magics.mcp.transports.asked import Unanswered
 from agent_magics.mcp.transports.bodies import MOST_OF_ONE, PLAIN, limit_body
 from agent_magics.mcp.transports.oauth import Tokens
 from agent_magics.protocol.errors import RespondToModel
@@ -36,10 +38,12 @@ class HttpTransport:
         config: McpServerConfig,
         around: McpEnvironment,
         redact: Redactor,
+        log: LogRing,
         on_over: Callable[[], None],
         sift: Callable[[Any], None],
     ) -> None:
         self._config = config
+        self._log = log
         self._sift = sift
         self._around = around
         self._redact = redact
@@ -88,7 +92,9 @@ class HttpTransport:
             await self._stack.aclose()
             raise
         reading, writing = streams
-        return _Watched(reading, self._on_over, self._sift), writing
+        unanswered = Unanswered(self._log)
+        watched = _Watched(reading, self._on_over, self._sift, unanswered)
+        return watched, _Answering(writing, unanswered)
 
     async def __aexit__(self, *error: Any) -> bool | None:
         """Close the connection."""
@@ -133,9 +139,14 @@ class _Watched(ObjectReceiveStream[Any]):
     """
 
     def __init__(
-        self, stream: Any, on_over: Callable[[], None], sift: Callable[[Any], None]
+        self,
+        stream: Any,
+        on_over: Callable[[], None],
+        sift: Callable[[Any], None],
+        unanswered: Unanswered,
     ) -> None:
         self._stream = stream
+        self._unanswered = unanswered
         self._on_over = on_over
         self._sift = sift
 
@@ -146,13 +157,32 @@ class _Watched(ObjectReceiveStream[Any]):
 
     async def receive(self) -> Any:
         """Return the next message."""
-        try:
-            message = await self._stream.receive()
-        except Exception:
-            self._on_over()
-            raise
-        self._sift(message)
-        return message
+        while True:
+            try:
+                message = await self._stream.receive()
+            except Exception:
+                self._on_over()
+                raise
+            if self._unanswered.admits(getattr(message, "message", message)):
+                self._sift(message)
+                return message
+
+    async def aclose(self) -> None:
+        """Close the stream."""
+        await self._stream.aclose()
+
+
+class _Answering(ObjectSendStream[Any]):
+    """Wraps the stream of messages to a server: notes which of its requests are answered."""
+
+    def __init__(self, stream: Any, unanswered: Unanswered) -> None:
+        self._stream = stream
+        self._unanswered = unanswered
+
+    async def send(self, item: Any) -> None:
+        """Send a message."""
+        self._unanswered.answered(item.message)
+        await self._stream.send(item)
 
     async def aclose(self) -> None:
         """Close the stream."""

@@ -19,7 +19,8 @@ from mcp.shared.message import SessionMessage
 from pydantic_core import from_json
 
 from agent_magics.exec.servers import LogRing
-from agent_magics.mcp.transports.nesting import shallow_listing
+from agent_magics.mcp.transports.asked import Unanswered
+from agent_magics.mcp.transports.nesting import shallow_listing, why_refused
 
 MOST_OF_ONE = 64 * 1024 * 1024  # bytes of one message
 _MOST_WAITING = 1024 * 1024  # bytes of queued messages before reading pauses
@@ -42,9 +43,16 @@ class Incoming(asyncio.Protocol, ObjectReceiveStream[SessionMessage]):
         sift: filters each message before the SDK receives it.
     """
 
-    def __init__(self, log: LogRing, open_ids: set[Any], on_over: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        log: LogRing,
+        open_ids: set[Any],
+        on_over: Callable[[], None],
+        unanswered: Unanswered | None = None,
+    ) -> None:
         self._log = log
         self._open = open_ids
+        self._unanswered = unanswered or Unanswered(log)
         self._on_over = on_over
         self._transport: asyncio.ReadTransport | None = None
         self._line = bytearray()  # bytes after the last complete line
@@ -136,14 +144,14 @@ class Incoming(asyncio.Protocol, ObjectReceiveStream[SessionMessage]):
         if line[:1] == b"{" or line.lstrip()[:1] == b"{":
             with suppress(ValueError):
                 message = _message_of(line)
-                if self._is_expected(message):
+                if self._is_expected(message) and self._unanswered.admits(message):
                     self._messages.append((SessionMessage(message), len(line)))
                     self._waiting += len(line)
                     self._wake()
                 return True
             edges = line[:_EDGE] + line[-_EDGE:]
             if b'"jsonrpc"' in edges:
-                self._answer(edges, "the answer is not valid JSON-RPC")
+                self._answer(edges, why_refused(line) or "the answer is not valid JSON-RPC")
         self.noise += 1
         if rest := self._rate_limiter.delay_after(len(line)):
             self._resting = True
@@ -300,6 +308,8 @@ def _message_of(line: bytes) -> Any:
 
 
 def _parsed(line: bytes) -> Any:
+    if why := why_refused(line):
+        raise ValueError(why)
     try:
         return from_json(line)
     except ValueError:

@@ -1,12 +1,13 @@
-"""Cuts what is nested too deeply out of a list of tools, so that one tool does not lose the others.
+"""Refuses answers of too many parts, and cuts what is nested too deeply out of a list of tools.
 
-The parser refuses a message with more than 200 levels as a whole. What is left of such a schema is
-still deeper than any that is offered (`client/schemas.py`), so the tool is left out, with that
-reason.
+One tool then does not lose the others: the parser refuses a message with more than 200 levels as a
+whole. What is left of such a schema is still deeper than any that is offered (`client/schemas.py`),
+so the tool is left out, with that reason.
 """
 
 import re
 from collections.abc import AsyncIterator
+from itertools import islice
 
 import httpx2
 from pydantic_core import from_json
@@ -14,12 +15,32 @@ from pydantic_core import from_json
 _DEEPEST = 150
 # An unclosed string reaches to the end; searching again from each quote would take quadratic time.
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
+# Up to a comma or an opening bracket outside of strings, or to the end.
+_PART = re.compile(
+    rb'[^,\[{"]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"?[^,\[{"]*+)*+(?:[,\[{]|\Z)', re.DOTALL
+)
+MOST_PARTS = 500_000  # the event loop is held while a message is parsed and checked, below a second
 _LINE_END = re.compile(rb"(?<=[\r\n])")
 _EVENT_DATA = b"data:"
 
 
+def why_refused(message: bytes) -> str:
+    """Return why a message is not parsed, "" where it is: it has too many values."""
+    if sum(map(message.count, (b",", b"[", b"{"))) <= MOST_PARTS:
+        return ""
+    if next(islice(_PART.finditer(message), MOST_PARTS + 1, None), None) is None:
+        return ""
+    return f"the answer has more than {MOST_PARTS:,} parts"
+
+
 def shallow_listing(message: bytes) -> bytes:
-    """Return a list of tools with `null` for parts that are nested too deeply; else the message."""
+    """Return a list of tools with `null` for parts that are nested too deeply; else the message.
+
+    Raises:
+        StreamError: it has too many parts.
+    """
+    if why := why_refused(message):
+        raise httpx2.StreamError(why)
     if message.count(b"{") + message.count(b"[") <= _DEEPEST:
         return message
     shallow = _cut(message)
@@ -38,7 +59,7 @@ async def shallow_events(pieces: AsyncIterator[bytes], most: int) -> AsyncIterat
     """Yield an event stream by lines, with `shallow_listing` of each event's data.
 
     Raises:
-        StreamError: a line has more than `most` bytes.
+        StreamError: a line has more than `most` bytes, or an event too many parts.
     """
     rest = bytearray()
     async for piece in pieces:

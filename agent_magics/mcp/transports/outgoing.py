@@ -7,12 +7,15 @@ import mcp_types as types
 from anyio.abc import ObjectSendStream
 from mcp.shared.message import SessionMessage
 
+from agent_magics.mcp.transports.asked import Unanswered
+
 
 class Outgoing(asyncio.BaseProtocol, ObjectSendStream[SessionMessage]):
     """The stream of messages to a server's standard input."""
 
-    def __init__(self, open_ids: set[object]) -> None:
+    def __init__(self, open_ids: set[object], unanswered: Unanswered) -> None:
         self._open = open_ids
+        self._unanswered = unanswered
         self._transport: asyncio.WriteTransport | None = None
         self._room = asyncio.Event()
         self._room.set()
@@ -65,6 +68,7 @@ class Outgoing(asyncio.BaseProtocol, ObjectSendStream[SessionMessage]):
             self._open.add(message.id)
         elif isinstance(message, types.JSONRPCNotification):
             self._forget_cancelled(message)
+        self._unanswered.answered(message)
         self._transport.write(text.encode("utf-8", "replace") + b"\n")
 
     def _forget_cancelled(self, message: types.JSONRPCNotification) -> None:

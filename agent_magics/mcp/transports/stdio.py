@@ -18,6 +18,7 @@ from agent_magics.config_files.places import state_folder
 from agent_magics.exec.launcher_client import shared_launcher
 from agent_magics.exec.process import Process
 from agent_magics.exec.servers import LogRing, describe_exit, started
+from agent_magics.mcp.transports.asked import Unanswered
 from agent_magics.mcp.transports.incoming import Incoming, Noise
 from agent_magics.mcp.transports.outgoing import Outgoing
 from agent_magics.protocol.mcp import McpServerConfig
@@ -149,9 +150,10 @@ class StdioTransport:
         with ExitStack() as failing:
             for file in files:
                 failing.callback(file.close)
-            incoming = Incoming(self._log, self._open, self._on_over)
+            unanswered = Unanswered(self._log)
+            incoming = Incoming(self._log, self._open, self._on_over, unanswered)
             incoming.sift = self._sift
-            outgoing = Outgoing(self._open)
+            outgoing = Outgoing(self._open, unanswered)
             noise = Noise(self._log)
             await self._loop.connect_read_pipe(lambda: incoming, files[0])
             await self._loop.connect_read_pipe(lambda: noise, files[1])

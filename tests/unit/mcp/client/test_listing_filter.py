@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from mcp.shared.message import SessionMessage
 from mcp_types.methods import validate_server_result
 
+from agent_magics.exec.servers import LogRing
 from agent_magics.mcp.client.listing_filter import ListingFilter
+from agent_magics.mcp.transports.asked import Unanswered
 from agent_magics.mcp.transports.http import _Watched
 
 GOOD = {"name": "good", "inputSchema": {"type": "object", "properties": {}}}
@@ -70,7 +72,10 @@ def test_it_looks_only_while_a_listing_is_awaited():
 def test_messages_over_http_pass_it(take):
     async def read():
         sending, reading = anyio.create_memory_object_stream(1)
-        async with sending, _Watched(reading, lambda: None, listing_filter) as watched:
+        async with (
+            sending,
+            _Watched(reading, lambda: None, listing_filter, Unanswered(LogRing(str))) as watched,
+        ):
             await sending.send(answer({"tools": [{"name": "bare"}, GOOD]}))
             return await take(watched)
 

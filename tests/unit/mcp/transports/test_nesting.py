@@ -4,15 +4,18 @@ import asyncio
 import json
 
 import httpx2
+import mcp_types as types
 import pytest
+from mcp.shared.message import SessionMessage
 from mcp_types.version import LATEST_HANDSHAKE_VERSION
 
 from agent_magics.exec.servers import LogRing
 from agent_magics.mcp.client.listing_filter import ListingFilter
 from agent_magics.mcp.client.schemas import why_left_out
+from agent_magics.mcp.transports.asked import MOST_UNANSWERED, Unanswered
 from agent_magics.mcp.transports.bodies import limit_body
 from agent_magics.mcp.transports.incoming import Incoming
-from agent_magics.mcp.transports.nesting import shallow_listing
+from agent_magics.mcp.transports.nesting import MOST_PARTS, shallow_listing, why_refused
 
 PLAIN = '{"type": "object"}'
 DEPTHS = (20, 60, 70, 149, 200, 201, 5_000, 20_000)
@@ -114,4 +117,67 @@ def test_the_filter_keeps_it_for_the_reason():
     listing_filter = ListingFilter()
     with listing_filter.at_work(LATEST_HANDSHAKE_VERSION):
         listing_filter._sift(result)
-    assert [each["name"] for each in result["tools"]] == ["t0", "t1"]
+    assert [each["name"] for each in result["tools"]] == ["t1"]
+    assert listing_filter.take() == {"t0": "its schema is nested more than 64 deep"}
+
+
+MANY = MOST_PARTS + 10
+LONG = {
+    "numbers": b"1," * MANY,
+    "objects": b'{"":[]},' * MANY,
+    "words": b'"\\"a,",' * MANY,
+    "brackets": b"[" * MANY,
+    "an unclosed word before": b"1," * MANY + b'"',
+}
+
+
+@pytest.mark.parametrize("parts", LONG.values(), ids=LONG)
+def test_an_answer_of_too_many_parts_is_refused_before_it_is_parsed(parts):
+    message = b'{"jsonrpc": "2.0", "id": 1, "result": {"a": [%s 1]}}' % parts
+    assert why_refused(message) == "the answer has more than 500,000 parts"
+    with pytest.raises(httpx2.StreamError, match="more than 500,000 parts"):
+        by_http(message)
+    with pytest.raises(httpx2.StreamError, match="more than 500,000 parts"):
+        by_http(b"data: " + message + b"\n\n", "text/event-stream")
+
+    async def read():
+        incoming = Incoming(LogRing(str), {1}, lambda: None)
+        incoming.data_received(message + b"\n")
+        return (await incoming.receive()).message.error.message
+
+    assert asyncio.run(read()) == "the answer has more than 500,000 parts"
+
+
+@pytest.mark.parametrize("text", [b"x,y[{" * MANY, b'\\",[' * MANY, b"\\\\" * MANY])
+def test_long_texts_are_one_part(text):
+    assert why_refused(b'{"result": "%s"}' % text) == ""
+
+
+def requests(numbers):
+    lines = ({"jsonrpc": "2.0", "id": number, "method": "ping"} for number in numbers)
+    return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+
+
+def test_a_server_that_asks_without_end_is_heard_up_to_a_limit():
+    async def heard():
+        unanswered = Unanswered(LogRing(str))
+        incoming = Incoming(LogRing(str), set(), lambda: None, unanswered)
+        incoming.data_received(requests([*range(MOST_UNANSWERED + 50), 7, "7"]))
+        first = [(await incoming.receive()).message.id for _ in range(MOST_UNANSWERED)]
+        unanswered.answered(types.JSONRPCResponse(jsonrpc="2.0", id=7, result={}))
+        error = types.ErrorData(code=1, message="no")
+        unanswered.answered(types.JSONRPCError(jsonrpc="2.0", id=8, error=error))
+        incoming.data_received(requests([7, 7, "a", "b"]))
+        incoming.connection_lost(None)
+        return first, [each.message.id async for each in incoming]
+
+    first, then = asyncio.run(heard())
+    assert (first, then) == ([*range(MOST_UNANSWERED)], [7, "a"])
+
+
+def test_of_a_result_some_parts_are_read():
+    part = {"type": "text", "text": "a"}
+    message = types.JSONRPCResponse(jsonrpc="2.0", id=1, result={"content": [part] * 5_000})
+    ListingFilter()(SessionMessage(message))
+    assert len(message.result["content"]) == 2_001
+    assert message.result["content"][-1]["text"] == "[3,000 more parts are left out]"
