@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from agent_magics.exec.protected.tripwire import shared_tripwire
 from agent_magics.file_history.states import ABSENT, PathChange, PathState, Stamp, look_in, stamp_of
 from agent_magics.file_history.swaps import (
-    link,
     make,
     make_folder,
     remove_folder,
@@ -23,7 +22,7 @@ from agent_magics.file_history.swaps import (
     staged_name,
     unlink,
 )
-from agent_magics.files.beneath import PathChanged, exists_at, folder_of, open_folder
+from agent_magics.files.beneath import PathChanged, back_up, exists_at, folder_of, open_folder
 from agent_magics.protocol.errors import clause
 
 
@@ -93,19 +92,17 @@ class Restore:
         path = ""
         deepest_first = sorted(self._steps, key=lambda step: step.change.path, reverse=True)
         made_first = deepest_first[::-1]
+        passes: tuple[tuple[list[_Restoration], Callable[[_Restoration], None]], ...] = (
+            (made_first, lambda step: self._stage(step, content)),
+            (deepest_first, self._take_away),
+            (made_first, lambda step: self._put(step, content)),
+            (deepest_first, self._settle_mode),
+        )
         try:
-            for step in made_first:
-                path = step.change.path
-                self._stage(step, content)
-            for step in deepest_first:
-                path = step.change.path
-                self._take_away(step)
-            for step in made_first:
-                path = step.change.path
-                self._put(step, content)
-            for step in deepest_first:
-                path = step.change.path
-                self._settle_mode(step)
+            for steps, do in passes:
+                for step in steps:
+                    path = step.change.path
+                    do(step)
         except BaseException as error:
             left = self._roll_back()
             if not isinstance(error, OSError):
@@ -180,7 +177,7 @@ class Restore:
             if not step.backup and step.now.kind not in ("absent", "folder"):
                 self._check(step, folder, name)
                 step.backup = f"{os.path.dirname(path)}/{staged_name(path, 'old')}"
-                link(folder, name, os.path.basename(step.backup))
+                back_up(name, os.path.basename(step.backup), folder)
             elif not step.backup and exists_at(name, folder):
                 raise OSError("something is there now")
             os.replace(step.staged, name, src_dir_fd=folder, dst_dir_fd=folder)

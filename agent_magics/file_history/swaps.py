@@ -2,12 +2,11 @@
 
 import hashlib
 import os
-import shutil
 import stat
 from contextlib import suppress
 
 from agent_magics.file_history.states import PathState
-from agent_magics.files.beneath import closing_descriptor, folder_of, open_file
+from agent_magics.files.beneath import closing_descriptor, create_file, folder_of
 
 
 def staged_name(path: str, what: str = "new") -> str:
@@ -24,8 +23,7 @@ def make(folder: int, name: str, wanted: PathState, data: bytes, like: str) -> N
     if wanted.kind == "link":
         os.symlink(wanted.target, name, dir_fd=folder)
         return
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with open(os.open(name, flags, 0o600, dir_fd=folder), "wb") as file:
+    with open(create_file(name, folder), "wb") as file:
         file.write(data)
         # Only root may change a file's owner.
         with suppress(PermissionError, FileNotFoundError):
@@ -68,23 +66,6 @@ def _set_unreadable_mode(folder: int, name: str, mode: int) -> None:
     with closing_descriptor(held):
         if not stat.S_ISLNK(os.fstat(held).st_mode):
             os.chmod(f"/proc/self/fd/{held}", mode)
-
-
-def link(folder: int, name: str, backup: str) -> None:
-    """Create a hard link to a file as a backup; a copy where hard links are not supported."""
-    try:
-        os.link(name, backup, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
-    except OSError:
-        if stat.S_ISLNK(os.lstat(name, dir_fd=folder).st_mode):
-            os.symlink(os.readlink(name, dir_fd=folder), backup, dir_fd=folder)
-            return
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with (
-            open(open_file(name, folder), "rb") as old,
-            open(os.open(backup, flags, 0o600, dir_fd=folder), "wb") as new,
-        ):
-            shutil.copyfileobj(old, new)
-            os.fchmod(new.fileno(), stat.S_IMODE(os.fstat(old.fileno()).st_mode))
 
 
 def rename(one: str, other: str) -> None:

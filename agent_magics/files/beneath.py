@@ -8,6 +8,7 @@ name, each relative to the descriptor of the folder before it, with ``O_NOFOLLOW
 
 import errno
 import os
+import shutil
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -129,6 +130,41 @@ def open_file(path: str, folder: int | None = None) -> int:
         return _open_at(path, _READ, folder)
     with folder_of(path) as (parent, name):
         return _open_at(name or ".", _READ, parent)
+
+
+def create_file(name: str, folder: int, mode: int = 0o600) -> int:
+    """Create a file in an opened folder, in which nothing has this name, and open it to write it.
+
+    Raises:
+        FileExistsError: something has this name, such as a link.
+        OSError: it cannot be created.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.open(name, flags, mode, dir_fd=folder)
+
+
+def back_up(name: str, backup: str, folder: int) -> None:
+    """Give a file or a link a second name in its opened folder; where it can have none, copy it."""
+    try:
+        os.link(name, backup, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+    except OSError:
+        if _is_link(name, folder):
+            os.symlink(os.readlink(name, dir_fd=folder), backup, dir_fd=folder)
+        else:
+            _copy(name, backup, folder)
+
+
+def _copy(name: str, copy: str, folder: int) -> None:
+    """Copy a file as a whole or not at all: an incomplete copy must never be restored."""
+    part = f"{copy}.part"
+    with suppress(FileNotFoundError):  # what a killed kernel has left
+        os.unlink(part, dir_fd=folder)
+    with open(open_file(name, folder), "rb") as old, open(create_file(part, folder), "wb") as new:
+        status = os.fstat(old.fileno())
+        shutil.copyfileobj(old, new)
+        os.fchmod(new.fileno(), stat.S_IMODE(status.st_mode))
+        os.utime(new.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))
+    os.rename(part, copy, src_dir_fd=folder, dst_dir_fd=folder)
 
 
 def exists_at(name: str, folder: int) -> bool:

@@ -6,7 +6,6 @@ replaced in one step, and earlier replacements are undone if a later one fails.
 
 import os
 import secrets
-import shutil
 import stat
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -15,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from agent_magics.exec.protected.tripwire import shared_tripwire
-from agent_magics.files.beneath import exists_at, folder_of, open_folder
+from agent_magics.files.beneath import back_up, create_file, exists_at, folder_of, open_folder
 from agent_magics.files.plain_files import read_with_status
 from agent_magics.patch.match import Edit
 from agent_magics.protocol.errors import RespondToModel, clause
@@ -300,8 +299,7 @@ class _Swap:
             os.symlink(os.fsdecode(write.after), staged, dir_fd=folder)
             return
         # 0o666, so that the person's umask applies to a new file, as in any editor.
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        handle = os.open(staged, flags, 0o666, dir_fd=folder)
+        handle = create_file(staged, folder, 0o666)
         with open(handle, "wb") as file:
             file.write(write.after)
             if write.like is not None:
@@ -317,7 +315,7 @@ class _Swap:
         if backup and write.after is None:
             os.rename(name, backup, src_dir_fd=folder, dst_dir_fd=folder)
         elif backup:
-            self._link_or_copy(folder, name, backup)
+            back_up(name, backup, folder)
         if write.after is not None:
             os.replace(self._staged[write.path], name, src_dir_fd=folder, dst_dir_fd=folder)
 
@@ -371,32 +369,10 @@ class _Swap:
         os.mkdir(name, dir_fd=parent)
         self._made.append((os.dup(parent), name))
 
-    def _link_or_copy(self, folder: int, name: str, backup: str) -> None:
-        """Create a hard link to a file as a backup; a copy where hard links are not supported."""
-        try:
-            os.link(name, backup, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
-        except OSError:
-            copy = self._new_name(folder)
-            _copy(folder, name, copy)
-            # The rename makes the backup atomic: an incomplete copy must never be restored.
-            os.rename(copy, backup, src_dir_fd=folder, dst_dir_fd=folder)
-
     def _new_name(self, folder: int) -> str:
         name = f".agent-patch-{secrets.token_hex(8)}.tmp"
         self._litter.append((folder, name))
         return name
-
-
-def _copy(folder: int, name: str, copy: str) -> None:
-    flags = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    source = os.open(name, os.O_RDONLY | flags, dir_fd=folder)
-    with open(source, "rb") as old:
-        status = os.fstat(source)
-        target = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | flags, 0o600, dir_fd=folder)
-        with open(target, "wb") as new:
-            shutil.copyfileobj(old, new)
-            os.fchmod(target, stat.S_IMODE(status.st_mode))
-            os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def _take_over(handle: int, like: FileState) -> None:

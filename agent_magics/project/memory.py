@@ -19,7 +19,7 @@ from typing import Literal
 
 from agent_magics.config_files.places import FOLDER, config_folder
 from agent_magics.config_files.trust import Trustable, digest_of
-from agent_magics.files.beneath import real_path
+from agent_magics.files.beneath import create_file, real_path
 from agent_magics.files.plain_files import read_plain
 from agent_magics.project.fingerprints import Anchor, Fingerprints
 from agent_magics.project.texts import clean_text, decode_text, names_in, opened
@@ -199,9 +199,8 @@ class NoteFolder(Trustable[StoredNotes]):
                 os.unlink(name, dir_fd=folder)
                 return
             temporary = f".{name}.{secrets.token_hex(4)}"
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             mode = 0o644 if self.scope == "project" else 0o600
-            descriptor = os.open(temporary, flags, mode, dir_fd=folder)
+            descriptor = create_file(temporary, folder, mode)
             try:
                 with os.fdopen(descriptor, "wb") as file:
                     file.write(content.encode())

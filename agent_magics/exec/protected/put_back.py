@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from agent_magics.exec.protected.snapshot import Snapshot, SnapshotEntry, take
-from agent_magics.files.beneath import closing_descriptor, exists_at, folder_of
+from agent_magics.files.beneath import closing_descriptor, create_file, exists_at, folder_of
 
 MOST_KEPT = 256 << 20  # bytes in quarantine
 MOST_FOLDERS = 1_000
@@ -227,8 +227,7 @@ def _make_beside(name: str, folder: int, was: SnapshotEntry) -> str:
         os.symlink(was.content or b"", os.fsencode(made), dir_fd=folder)
         return made
     else:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(os.open(made, flags, 0o600, dir_fd=folder), "wb") as file:
+        with open(create_file(made, folder), "wb") as file:
             file.write(was.content or b"")
     _set_mode(made, folder, was.mode)
     return made

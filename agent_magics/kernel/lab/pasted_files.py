@@ -12,7 +12,13 @@ import unicodedata
 from pathlib import Path
 from typing import Any
 
-from agent_magics.files.beneath import PathChanged, closing_descriptor, exists_at, open_folder
+from agent_magics.files.beneath import (
+    PathChanged,
+    closing_descriptor,
+    create_file,
+    exists_at,
+    open_folder,
+)
 from agent_magics.kernel.lab.link import Data
 from agent_magics.protocol.errors import FatalError, clause
 
@@ -93,8 +99,7 @@ def save_new(data: bytes | bytearray, name: str, workspace: Path) -> str:
     try:
         with closing_descriptor(open_folder(str(place), on_missing=make)) as folder:
             name = _free_name(name, folder)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-            with os.fdopen(os.open(name, flags, 0o644, dir_fd=folder), "wb") as file:
+            with os.fdopen(create_file(name, folder, 0o644), "wb") as file:
                 file.write(data)
     except (OSError, PathChanged) as error:
         raise FatalError(f"{name} cannot be saved in {place}: {clause(error)}.") from None

@@ -50,7 +50,7 @@ def test_a_crash_at_any_step_leaves_each_file_old_or_new_and_can_be_finished(tmp
         assert crash["finished"] == before, crash["step"]
 
 
-@pytest.mark.parametrize("step", ["link", "set_mode", "make", "make_folder"])
+@pytest.mark.parametrize("step", ["back_up", "set_mode", "make", "make_folder"])
 @pytest.mark.parametrize("number", [1, 2])
 def test_where_the_disk_refuses_everything_is_as_it_was(tmp_path, monkeypatch, step, number):
     root, journal, before, after = _changed(tmp_path)

@@ -1,12 +1,21 @@
 """What opens is where its path says; a link in the way is never followed."""
 
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from agent_magics.files.beneath import PathChanged, folder_of, open_file, open_folder, real_path
+from agent_magics.files.beneath import (
+    PathChanged,
+    back_up,
+    closing_descriptor,
+    folder_of,
+    open_file,
+    open_folder,
+    real_path,
+)
 from tests.support import forks
 from tests.support.users import ME, USER, become
 
@@ -138,3 +147,26 @@ def test_a_path_leads_where_realpath_says(path, tree, monkeypatch):
         (tree / "closed").chmod(0o700)
         for descriptor in (reading, writing, removed):
             os.close(descriptor)
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_a_backup_is_the_file_as_it_was(tmp_path, monkeypatch, kind, has_links):
+    """A file system without hard links gets a copy, and nothing of it where that fails."""
+    name = tmp_path / "name"
+    name.symlink_to("gone") if kind == "link" else name.write_bytes(b"x" * 100_000)
+    name.chmod(0o640) if kind == "file" else None
+    before = name.lstat()
+    if not has_links:
+        monkeypatch.setattr(os, "link", lambda *_, **__: os.stat("/nowhere"))
+    with closing_descriptor(os.open(tmp_path, os.O_RDONLY)) as folder:
+        back_up("name", "backup", folder)
+        after = (tmp_path / "backup").lstat()
+        assert (after.st_mode, after.st_size) == (before.st_mode, before.st_size)
+        if kind == "file":
+            assert after.st_mtime_ns == before.st_mtime_ns
+            monkeypatch.setattr(os, "link", lambda *_, **__: os.stat("/nowhere"))
+            monkeypatch.setattr(shutil, "copyfileobj", lambda *_: os.stat("/nowhere"))
+            with pytest.raises(FileNotFoundError):
+                back_up("name", "second", folder)
+            assert not (tmp_path / "second").exists()
