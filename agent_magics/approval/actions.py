@@ -82,8 +82,8 @@ class Action:
             subject: such a rule holds until the description changes.
         leaves_sandbox: whether the command runs outside the sandbox once it is approved.
         may_leave: tells whether a rule may let it run outside the sandbox.
-        is_bound: whether all programs that the command will run are known: only then may a lasting
-            answer let it run outside the sandbox.
+        is_bound: tells whether all programs that the command will run are known: only then may a
+            lasting answer let it run outside the sandbox.
         sandboxed: whether it is a command that runs in a sandbox.
         proposed_rule: the rule that the answer "always for this project" would write.
         always: globs that a lasting answer allows besides the fingerprint.
@@ -105,7 +105,7 @@ class Action:
     pinned: str = ""
     leaves_sandbox: bool = False
     may_leave: Callable[[], bool] = field(default=_always, compare=False)
-    is_bound: bool = True
+    is_bound: Callable[[], bool] = field(default=_always, compare=False)
     sandboxed: bool = False
     proposed_rule: ProposedRule | None = None
     always: tuple[str, ...] = ()

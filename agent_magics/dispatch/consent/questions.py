@@ -80,9 +80,10 @@ def _described(proposed: ProposedRule, requirement: NeedsApproval, rules: RuleBo
 def repeated_outside(actions: Sequence[Action], denied: SandboxDenied) -> Action:
     """Return the action of repeating a refused call outside the sandbox."""
     command = next(action for action in actions if action.is_command)
-    proposed = command.proposed_rule if command.is_bound else None
+    is_bound = command.is_bound()
+    proposed = command.proposed_rule if is_bound else None
     outside = proposed and replace(proposed, permission="command", sandbox="bypass")
-    lasting = bool(command.fingerprint) and command.is_bound
+    lasting = bool(command.fingerprint) and is_bound
     once = "" if lasting else f" ({NOT_BOUND})"
     return replace(
         command,

@@ -243,7 +243,7 @@ class _Assessment:
             subject=self._command,
             leaves_sandbox=leaves,
             may_leave=self._may_leave,
-            is_bound=self._is_bound,
+            is_bound=lambda: self._is_bound,
             sandboxed=self._confined,
             proposed_rule=self._proposed(kind, leaves) if lasting else None,
             is_safe=lambda words: tuple(words) in self._safe,
