@@ -1,6 +1,7 @@
 """Forks of tests cannot multiply, pages are waited for, and what was not tested is told."""
 
 import ast
+import asyncio
 import os
 import re
 import select
@@ -15,6 +16,7 @@ import pytest
 
 from tests.support import forks, needs
 from tests.support.kernels.driver import Kernel
+from tests.support.models.forked import ForkedServer
 from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[1]
@@ -357,3 +359,11 @@ def test_a_process_that_no_signal_reaches_ends_with_a_traceback(run, tmp_path):
     )
     status, output = run(DEAF)
     assert status == 1 and "passed" not in output and "failed" not in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"), [(["x"], "TypeError: '<=' not supported"), ([0], r"its port:\n$")]
+)
+def test_a_model_server_that_tells_no_port_fails_at_once(arguments, error):
+    with pytest.raises(AssertionError, match=error):
+        ForkedServer(asyncio.sleep, *arguments)

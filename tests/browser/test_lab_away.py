@@ -12,10 +12,7 @@ from tests.support.lab import NotebookPage, items_of
 Open = Callable[..., NotebookPage]
 
 # Each return of the page takes seconds, on a busy machine ten.
-TIMES = [
-    pytest.param(3),
-    pytest.param(50, marks=[pytest.mark.long, pytest.mark.timeout(1800)]),
-]
+TIMES = [3, pytest.param(50, marks=pytest.mark.timeout(1800))]
 STEP = '''
 import asyncio
 
@@ -27,6 +24,7 @@ async def step(n: int) -> str:
 '''
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("times", TIMES)
 def test_nothing_is_lost(notebook: Open, reopen: Open, times: int) -> None:
     chance = random.Random(times)

@@ -55,6 +55,7 @@ def test_notebook_7_has_all_but_the_status_bar(
     page.close()
 
 
+@pytest.mark.long
 @pytest.mark.needs("package jupyter_collaboration")
 @pytest.mark.parametrize("other", [{"shared": True}], indirect=True, ids=["shared"])
 def test_nothing_is_lost_where_two_work_on_one_document(

@@ -83,7 +83,9 @@ def go_on_after_a_kill(place: Path, seed: int) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(n, marks=pytest.mark.long) for n in range(2, 8))]
+)
 def test_it_goes_on_after_a_kill(seed, tmp_path):
     go_on_after_a_kill(tmp_path, seed)
 

@@ -66,6 +66,7 @@ CALLS = (
     "Call('lends', {})",
 )
 PLAIN = "frame = [1, 2]"
+TABLE = "import pandas\nframe = pandas.DataFrame({'n': [1]})"
 TOOLS = """
 
 @tool
@@ -192,7 +193,7 @@ def _attacked(
     return {mark.name: mark.read_text(encoding="utf-8") for mark in marks.iterdir()}
 
 
-@pytest.mark.parametrize("own", [PLAIN, "import pandas\nframe = pandas.DataFrame({'n': [1]})"])
+@pytest.mark.parametrize("own", [PLAIN, pytest.param(TABLE, marks=pytest.mark.long)])
 def test_no_module_of_the_working_folder_is_imported(
     own: str, names: set[str], server: ModelServer, tmp_path: Path
 ) -> None:

@@ -7,6 +7,7 @@ import asyncio
 import atexit
 import functools
 import gc
+import json
 import os
 import pickle
 import select
@@ -14,6 +15,7 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
@@ -37,6 +39,9 @@ class ForkedServer:
 
     Attributes:
         port: where it listens.
+
+    Raises:
+        AssertionError: it ended before it told its port, with its error.
     """
 
     def __init__(self, serve: Serve, *arguments: Any) -> None:
@@ -46,9 +51,10 @@ class ForkedServer:
             assert template.stdin and template.stdout
             template.stdin.write(f"{wanted}\n")
             template.stdin.flush()
-            pid, port = template.stdout.readline().split()
-        self._process = os.pidfd_open(int(pid))
-        self.port = int(port)
+            pid, told = json.loads(template.stdout.readline())
+        assert told.isdigit(), f"a server ended before it told its port:\n{told}"
+        self._process = os.pidfd_open(pid)
+        self.port = int(told)
 
     def has_ended(self, longest: float) -> bool:
         """Return whether it has ended, after at most so many seconds."""
@@ -78,17 +84,28 @@ def _fork_servers() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the killed are reaped
     gc.freeze()
     for line in sys.stdin:
-        serve, arguments = pickle.loads(bytes.fromhex(line))
-        forks.start(functools.partial(_be_server, os.getpid(), serve, arguments))
+        reader, writer = os.pipe()
+        be_server = functools.partial(_be_server, os.getpid(), *pickle.loads(bytes.fromhex(line)))
+        pid = forks.start(functools.partial(be_server, writer))
+        os.close(writer)
+        with open(reader, encoding="utf-8") as told:
+            os.write(1, f"{json.dumps([pid, told.read()])}\n".encode())
 
 
-def _be_server(template: int, serve: Serve, arguments: tuple[Any, ...]) -> None:
+def _be_server(template: int, serve: Serve, arguments: tuple[Any, ...], writer: int) -> None:
     linux.die_with_parent(template, signal.SIGKILL)
-    asyncio.run(serve(*arguments, _tell))
+    told = open(writer, "wb", buffering=0)  # noqa: SIM115 - closed when the port is told
 
+    def tell(port: int) -> None:
+        told.write(b"%d" % port)
+        told.close()
 
-def _tell(port: int) -> None:
-    os.write(1, b"%d %d\n" % (os.getpid(), port))
+    try:
+        asyncio.run(serve(*arguments, tell))
+    except BaseException:
+        if not told.closed:
+            told.write(traceback.format_exc().encode())
+        raise
 
 
 if __name__ == "__main__":
