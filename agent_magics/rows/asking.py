@@ -96,6 +96,10 @@ class Pace:
     workers: int = 0
 
 
+class NotSent(Exception):
+    """A question was not sent before the asker was stopped; nothing was paid for it."""
+
+
 class Asker(Protocol):
     """Sends questions to a server; many calls of `ask` may wait side by side on one loop.
 
@@ -107,7 +111,12 @@ class Asker(Protocol):
 
         Raises:
             FatalError: no question can be answered (no key, a wrong one, no such model).
+            NotSent: the asker was stopped before.
         """
+        ...
+
+    def stop(self) -> None:
+        """Send nothing from now on; what was sent is waited for."""
         ...
 
     def pace(self) -> Pace:

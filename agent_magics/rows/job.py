@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 from agent_magics.engine.results.structured import REPAIR
 from agent_magics.protocol.errors import FatalError, RespondToModel, error_text
 from agent_magics.protocol.items import AssistantMessage, Content, UserMessage
-from agent_magics.rows.asking import Asker, RowAnswer, RowPlace, RowQuestion, Terms
+from agent_magics.rows.asking import Asker, NotSent, RowAnswer, RowPlace, RowQuestion, Terms
 from agent_magics.rows.budgets import CHOICES, GO_ON, Budgets, Quote, quote_of
 from agent_magics.rows.outcomes import Outcome, Plain, Sink, not_asked
 from agent_magics.rows.progress import Progress
@@ -146,6 +146,7 @@ class Job:
         """Ask nothing more, and wait some seconds for the requests in flight."""
         if not self.stopped:
             self.stopped = reason.removesuffix(".")  # it stands within sentences
+            self.asker.stop()
             asyncio.get_running_loop().call_later(GRACE, self._give_up)
         self._gate.set()
         self._freed.set()
@@ -363,16 +364,24 @@ class Job:
             answer, checked = await self._ask_in_time(worker, asked)
             progress.in_flight -= 1
             self._freed.set()
+            if answer is None:
+                self._leave(asked.key)
+                continue
             self._count(answer)
             self._receive(asked.key, answer, checked)
 
     async def _ask_in_time(
         self, worker: asyncio.Task[Any], asked: Asked
-    ) -> tuple[RowAnswer, bytes]:
-        """Return the answer to a question; once the map has ended, it is waited for no longer."""
+    ) -> tuple[RowAnswer | None, bytes]:
+        """Return the answer to a question, None for one that was not sent before the map's end.
+
+        Some time after the end it is waited for no longer.
+        """
         self._asking.add(worker)
         try:
             return await self._ask(asked)
+        except NotSent:
+            return None, b""
         except FatalError as error:
             self._fail(error)
             return RowAnswer(error=str(error), kind="no answer"), b""
@@ -410,11 +419,16 @@ class Job:
         try:
             return answer, b"" if answer.error else self._value(answer)
         except RespondToModel as problem:
-            repair = REPAIR.format(problems=problem)
+            problems = str(problem)
+            repair = REPAIR.format(problems=problems)
             items = (*question.items, AssistantMessage(answer.text), UserMessage(repair))
         except FatalError as failure:
             return replace(answer, error=str(failure), kind="validator"), b""
-        second = await self.asker.ask(replace(question, items=items))
+        try:
+            second = await self.asker.ask(replace(question, items=items))
+        except NotSent:
+            unfit = self.plan.columns.failure(problems)
+            return replace(answer, error=unfit, kind="does not fit"), b""
         both = _sum(answer, second)
         try:
             return both, b"" if both.error else self._value(second)

@@ -105,6 +105,9 @@ class AgentAsker:
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
+    def stop(self) -> None:
+        """Do nothing: a map asks no more than run at once."""
+
     def pace(self) -> Pace:
         """See `Asker.pace`."""
         running = min(self._in_flight, self._allowed)

@@ -80,6 +80,9 @@ class ModelAsker:
             return RowAnswer(usage=usage, cost=cost, error=error, kind=finish)
         return RowAnswer("\n\n".join(texts), usage, cost)
 
+    def stop(self) -> None:
+        """Do nothing: a map asks no more than are sent at once."""
+
     def pace(self) -> Pace:
         """See `Asker.pace`."""
         full = self._in_flight >= self._allowed

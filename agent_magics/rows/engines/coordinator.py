@@ -18,7 +18,7 @@ from agent_magics._version import __version__
 from agent_magics.protocol.codec import is_typed, to_json
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import Usage, UserMessage
-from agent_magics.rows.asking import Pace, RowAnswer, RowQuestion
+from agent_magics.rows.asking import NotSent, Pace, RowAnswer, RowQuestion
 from agent_magics.rows.engines.link import MOST_AT_FIRST, Link
 from agent_magics.rows.engines.worker import GROUP, Assignment, Invitation
 from agent_magics.rows.remote.client import CONCURRENCY
@@ -209,6 +209,7 @@ class Coordinator:
         self._is_dealing = False
         self._hold = GROUP
         self._dropped: set[int] = set()
+        self._is_stopped = False
 
     async def open(self) -> None:
         """Accept connections of workers, and start seats.
@@ -226,6 +227,8 @@ class Coordinator:
         """See `Asker.ask`."""
         if self._failure is not None:
             raise self._failure
+        if self._is_stopped:
+            raise NotSent
         self._questions += 1
         number = self._questions
         waiting = Waiting(question, asyncio.get_running_loop().create_future())
@@ -239,6 +242,15 @@ class Coordinator:
             self._dropped.add(number)
             self._deal_soon()
             raise
+
+    def stop(self) -> None:
+        """See `Asker.stop`."""
+        self._is_stopped = True
+        for queue in (self._queue, *self._of_parts.values()):
+            while queue:
+                self._drop_unsent(queue.popleft())
+        for worker in self._workers:
+            worker.link.send("stop")
 
     def settle(self, part: int, seat: int) -> Worker | None:
         """Have a partition's questions asked by the worker that has read it.
@@ -374,6 +386,10 @@ class Coordinator:
             case ["limits", dict() as report]:
                 grant = await self._limits.share(_report(report))
                 worker.link.send("grant", grant.requests, grant.pause)
+            case ["unsent", list() as numbers]:
+                for number in worker.held.keys() & set(map(_number, numbers)):
+                    del worker.held[number]
+                    self._drop_unsent(number)
             case ["failed", sentence]:
                 self._refuse(worker, FatalError(str(sentence)))
 
@@ -403,6 +419,8 @@ class Coordinator:
             if waiting.lost >= MOST_LOST:
                 error = LOST.format(count=waiting.lost)
                 self._settle(number, RowAnswer(error=error, kind="its worker ended"))
+            elif self._is_stopped:
+                self._drop_unsent(number)
             else:
                 self._queue_of(waiting.question).appendleft(number)
 
@@ -432,6 +450,11 @@ class Coordinator:
         waiting = self._waiting.pop(number, None)
         if waiting is not None and not waiting.answer.done():
             waiting.answer.set_result(answer)
+
+    def _drop_unsent(self, number: int) -> None:
+        waiting = self._waiting.pop(number, None)
+        if waiting is not None and not waiting.answer.done():
+            waiting.answer.set_exception(NotSent())
 
     def _deal_soon(self) -> None:
         """Deal when all that happens now has happened, so that questions travel together."""
@@ -509,6 +532,12 @@ def _numbered(answer: Any) -> tuple[int, RowAnswer]:
     match answer:
         case [int() as number, *rest]:
             return number, decoded(rest)
+    raise FatalError(MALFORMED)
+
+
+def _number(value: Any) -> int:
+    if type(value) is int:
+        return value
     raise FatalError(MALFORMED)
 
 

@@ -22,7 +22,7 @@ from agent_magics.protocol.codec import from_json
 from agent_magics.protocol.errors import FatalError, error_text
 from agent_magics.protocol.items import Content, Item, UserMessage
 from agent_magics.rows.askers.models import ModelAsker
-from agent_magics.rows.asking import Asker, Pace, RowAnswer, RowQuestion, Terms
+from agent_magics.rows.asking import Asker, NotSent, Pace, RowAnswer, RowQuestion, Terms
 from agent_magics.rows.engines.link import Link
 from agent_magics.rows.garbage import collects_seldom
 from agent_magics.rows.remote.client import CONCURRENCY, RowClient
@@ -290,6 +290,10 @@ class WorkerSession:
                 self._drop(frozenset(numbers))
             case ["release", part]:
                 self.parts.pop(part, None)
+            case ["stop"]:
+                backlog, self._backlog = self._backlog, deque()
+                self._link.send("unsent", [number for number, _ in backlog])
+                self._asker.stop()
 
     def _drop(self, numbers: frozenset[int]) -> None:
         """Ask these no longer."""
@@ -309,6 +313,9 @@ class WorkerSession:
             answer = await self._asker.ask(RowQuestion("", self._items(given), self._terms))
         except FatalError as error:
             self._end(str(error))
+            return
+        except NotSent:
+            self._link.send("unsent", [number])
             return
         except asyncio.CancelledError:
             self._begun -= 1

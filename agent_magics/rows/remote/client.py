@@ -8,7 +8,7 @@ the openai package 2.2 ms.
 import asyncio
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_magics.models.access import ServerAccess
 from agent_magics.models.base import ContextOverflow, ModelRequest
@@ -19,7 +19,7 @@ from agent_magics.models.retry import RetryPolicy, counted, too_long
 from agent_magics.models.wires.answer_schema import is_refusal
 from agent_magics.models.wires.remote import Wire
 from agent_magics.protocol.errors import FatalError
-from agent_magics.rows.asking import Pace, RowAnswer, RowQuestion, Terms
+from agent_magics.rows.asking import NotSent, Pace, RowAnswer, RowQuestion, Terms
 from agent_magics.rows.remote.exchange import RequestForm, read_answer, refusal_of
 from agent_magics.rows.remote.gate import Gate
 from agent_magics.rows.remote.limits import MINUTE, Limits, limits_of
@@ -42,6 +42,9 @@ AT_FIRST = frozenset(
 BUSY = frozenset((503, 529))  # 529 is Anthropic's
 # Seconds after which what a map has learned of a server is forgotten, and servers in all.
 KEPT, MOST_LEARNED = 600.0, 100
+
+
+STOPPED = "stopped"  # why a task is cancelled
 
 
 class Learned(NamedTuple):
@@ -102,6 +105,8 @@ class RowClient:
         self._failure: FatalError | None = None
         self._is_answered = False
         self._refuses_schema = False
+        self._is_stopped = False
+        self._unsent: set[asyncio.Task[Any]] = set()  # whose questions wait for their turn
 
     async def ask(self, question: RowQuestion) -> RowAnswer:
         """Return the answer to a question; see `Asker.ask`.
@@ -112,7 +117,9 @@ class RowClient:
 
         Raises:
             FatalError: no question can be answered; the sentence says why.
+            NotSent: see `stop`.
         """
+        self._unsent.add(task := current_task())
         try:
             if not self._is_begun:
                 async with self._beginning:
@@ -126,6 +133,18 @@ class RowClient:
         except FatalError as fault:
             self._failure = self._access.without_key(fault)
             raise self._failure from None
+        except asyncio.CancelledError as cancelled:
+            if cancelled.args != (STOPPED,) or task.uncancel():
+                raise
+            raise NotSent from None
+        finally:
+            self._unsent.discard(task)
+
+    def stop(self) -> None:
+        """See `Asker.stop`."""
+        self._is_stopped = True
+        for task in self._unsent:
+            task.cancel(STOPPED)
 
     def pace(self) -> Pace:
         """Return the present speed."""
@@ -256,10 +275,14 @@ class RowClient:
         Raises:
             FatalError: it was not answered.
         """
+        if self._is_stopped:
+            raise NotSent
         server = self._open
         form = self._form_of(server, question.terms)
         request, body = form.request, form.body(question.items)
+        self._unsent.add(task := current_task())
         await server.gate.enter(again=again)
+        self._unsent.discard(task)
         try:
             reply = await server.transport.post(server.url, body)
         except BaseException as error:
@@ -303,6 +326,13 @@ class RowClient:
         if self._server is None:
             raise FatalError("The connections to the model server were closed.")
         return self._server
+
+
+def current_task() -> asyncio.Task[Any]:
+    """Return the task that is running."""
+    task = asyncio.current_task()
+    assert task is not None  # only coroutines ask
+    return task
 
 
 @dataclass(frozen=True, slots=True)
