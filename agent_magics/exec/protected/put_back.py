@@ -70,7 +70,7 @@ class Quarantine:
         """Move `name` out of an opened folder; return its new path.
 
         It is renamed at once, so that nothing runs it; across file systems only files are moved
-        further.
+        further, and none that is larger than all that is kept.
 
         Raises:
             OSError: it cannot be moved at all.
@@ -78,7 +78,10 @@ class Quarantine:
         aside = f"{name}.quarantined-{secrets.token_hex(4)}"
         os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=folder)
         try:
-            target = os.path.join(self._new_folder(), name)
+            size = os.stat(aside, dir_fd=folder, follow_symlinks=False).st_size
+            if size > MOST_KEPT:
+                raise OSError(errno.EFBIG, "it is too large to be kept")
+            target = os.path.join(self._new_folder(size), name)
             try:
                 os.rename(aside, target, src_dir_fd=folder)
             except OSError as error:
@@ -90,19 +93,19 @@ class Quarantine:
             return os.path.join(os.path.dirname(shown), aside)
         return target
 
-    def _make_room(self) -> None:
-        """Remove the oldest entries while the limits are exceeded."""
+    def _make_room(self, size: int) -> None:
+        """Remove the oldest entries while the limits are exceeded with `size` bytes more."""
         with suppress(OSError):
             kept = sorted(os.scandir(self._folder), key=lambda entry: entry.stat().st_mtime_ns)
-            excess = sum(_size_of(entry.path) for entry in kept) - MOST_KEPT
+            excess = sum(_size_of(entry.path) for entry in kept) + size - MOST_KEPT
             for number, entry in enumerate(kept):
                 if excess <= 0 and len(kept) - number < MOST_FOLDERS:
                     break
                 excess -= _size_of(entry.path)
                 shutil.rmtree(entry.path)
 
-    def _new_folder(self) -> str:
-        self._make_room()
+    def _new_folder(self, size: int) -> str:
+        self._make_room(size)
         name = f"{time.strftime('%Y-%m-%d')}-{secrets.token_hex(4)}"
         folder = os.path.join(self._folder, name)
         os.makedirs(folder, mode=0o700)

@@ -15,6 +15,7 @@ become part of it.
 
 import os
 import re
+import stat
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -321,10 +322,15 @@ def _makes_git_run(path: str, was: SnapshotEntry | None, is_now: SnapshotEntry |
         return False
     folder, name = os.path.split(path)
     if name in ("config", "config.worktree"):
-        new = (is_now.content or b"").splitlines()
+        # No file, or too large: git waits for it, or reads what is not read here.
+        if is_now.content is None or not stat.S_ISREG(is_now.mode):
+            return True
+        new = is_now.content.splitlines()
         old = set((was.content or b"").splitlines()) if was is not None else set()
         added = b"\n".join(line for line in new if line not in old)
         return bool(_RUNS_PROGRAMS.search(added.decode("utf-8", "replace")))
+    if name in ("commondir", "gitdir"):  # hooks and settings are elsewhere
+        return True
     return name == "hooks" or "/hooks/" in f"{folder}/"
 
 

@@ -24,3 +24,17 @@ def test_the_oldest_goes_where_too_much_is_kept(most, folders, left, tmp_path, m
     assert there[-1]
     assert there == sorted(there), "the oldest went"
     assert left <= sum(there) <= left + 1
+
+
+def test_what_is_larger_than_all_that_is_kept_stays_where_it_was_under_another_name(tmp_path):
+    quarantine = Quarantine(str(tmp_path / "q"))
+    folder = os.open(tmp_path, os.O_RDONLY)
+    (tmp_path / "planted").write_text("small")
+    small = quarantine.take("planted", folder, str(tmp_path / "planted"))
+    (tmp_path / "planted").touch()
+    os.truncate(tmp_path / "planted", put_back.MOST_KEPT + 1)
+    large = quarantine.take("planted", folder, str(tmp_path / "planted"))
+    os.close(folder)
+    assert large.startswith(str(tmp_path / "planted.quarantined-"))
+    assert os.path.exists(small), "and nothing else makes room for it"
+    assert not os.path.exists(tmp_path / "planted")

@@ -431,6 +431,34 @@ def test_what_git_would_run_is_put_back_also_between_calls(seen_by, workspace, t
     assert session.finish() == []
 
 
+def _fifo(git: Path) -> None:
+    (git / "config").unlink()
+    os.mkfifo(git / "config")
+
+
+BETWEEN_CALLS = {
+    "commondir": lambda git: (git / "commondir").write_text("../evil", encoding="utf-8"),
+    "config.worktree": lambda git: (git / "config.worktree").symlink_to("/dev/zero"),
+    "a fifo": _fifo,
+    "a settings file of 3 GB": lambda git: os.truncate(git / "config", 3 << 30),
+}
+
+
+@pytest.mark.parametrize("plant", BETWEEN_CALLS.values(), ids=BETWEEN_CALLS)
+def test_what_leads_git_elsewhere_or_holds_it_up_is_put_back_between_calls(
+    plant, workspace, tripwire
+):
+    session = tripwire.arm(confined(workspace))
+    session.check()
+    before = (workspace / ".git/config").read_bytes()
+    plant(workspace / ".git")
+    (finding,) = session.finish()
+    assert finding.done in ("moved", "restored")
+    assert (workspace / ".git/config").read_bytes() == before
+    assert not (workspace / ".git/commondir").exists()
+    assert not os.path.lexists(workspace / ".git/config.worktree")
+
+
 def test_between_commands_everything_is_the_persons(workspace, tripwire):
     tripwire.arm(confined(workspace)).finish()
     (workspace / ".git/hooks/mine").touch()
