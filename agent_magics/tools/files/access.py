@@ -1,4 +1,4 @@
-"""Decides which files the reading tools may see, and formats their results.
+"""Decides which files the reading tools may see, opens them, and formats their results.
 
 Law: a protected file is shown only if the question about this very file was asked for this very
 call. What a path leads to may change between the question and the reading, even by an earlier call
@@ -7,7 +7,8 @@ of the same answer, so the opened file is judged again.
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from agent_magics.approval.actions import Action, ActionKind, fingerprint_of
 from agent_magics.approval.read_rules import ReadRules
 from agent_magics.dispatch.context import ToolContext, status_of
 from agent_magics.dispatch.results.stored import is_handle
+from agent_magics.files.beneath import closing_descriptor
 from agent_magics.files.folders import ALL_RIGHTS, WalkRights
 from agent_magics.files.paths import (
     is_denied_read,
@@ -26,6 +28,7 @@ from agent_magics.files.paths import (
     resolve_path,
     shown_path,
 )
+from agent_magics.files.text.windows import open_regular, opened_path
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import Json
 from agent_magics.protocol.tools import ToolOutput
@@ -143,6 +146,22 @@ def place(path: str, ctx: ToolContext | None) -> tuple[Path, str]:
         if is_handle(path):
             return resolved, path
     return resolved, shown_path(resolved, cwd)
+
+
+@contextmanager
+def opened(path: str, ctx: ToolContext | None) -> Iterator[tuple[int, Path, str]]:
+    """Open the file at a path argument for reading, and judge it again once it is open.
+
+    Yields:
+        Its descriptor, its absolute path without symlinks, and its name for messages.
+
+    Raises:
+        RespondToModel: there is no such file, it is not regular, or it may not be read.
+    """
+    resolved, shown = place(path, ctx)
+    with closing_descriptor(open_regular(resolved, shown, judge_of(ctx).is_withheld)) as file:
+        refuse_unasked(opened_path(file) or resolved, shown, ctx, os.fstat(file))
+        yield file, resolved, shown
 
 
 def refuse_unasked(

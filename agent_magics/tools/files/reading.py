@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.results.output_guard import require_at_least
 from agent_magics.dispatch.tool import tool
-from agent_magics.files.beneath import closing_descriptor
 from agent_magics.files.text import windows as files
 from agent_magics.files.text.encoding import Encoding
 from agent_magics.files.text.windows import TextWindow, Window
@@ -20,9 +19,7 @@ from agent_magics.tools.files.access import (
     FOR_NOTES,
     assess_read,
     count_fitting,
-    judge_of,
-    place,
-    refuse_unasked,
+    opened,
 )
 from agent_magics.tools.files.notebook_view import NotebookView, view_notebook
 from agent_magics.tools.files.table_views import TableView, view_csv, view_parquet
@@ -58,14 +55,9 @@ def read_file(
         RespondToModel: there is no such file, it is not text, or the window is not in it.
     """
     first, count = _window_asked_for(start_line, end_line, max_lines, offset_bytes)
-    resolved, shown = place(path, ctx)
-    descriptor = files.open_regular(resolved, shown, judge_of(ctx).is_withheld)
-    with closing_descriptor(descriptor):
-        if ctx is not None:
-            where = files.opened_path(descriptor) or resolved
-            refuse_unasked(where, shown, ctx, os.fstat(descriptor))
-            if ctx.diff_tracker is not None:
-                ctx.diff_tracker.saw(resolved)
+    with opened(path, ctx) as (descriptor, resolved, shown):
+        if ctx is not None and ctx.diff_tracker is not None:
+            ctx.diff_tracker.saw(resolved)
         if _is_parquet(descriptor):
             table = view_parquet(descriptor, shown)
             return table if ctx is not None and not ctx.is_from_code else str(table)

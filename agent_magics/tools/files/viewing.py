@@ -18,11 +18,10 @@ from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.results.stored import is_handle
 from agent_magics.dispatch.results.values import bases_of, describe_value, made_by, type_name
 from agent_magics.dispatch.tool import tool
-from agent_magics.files.text import windows as files
 from agent_magics.protocol.errors import RespondToModel, clause
 from agent_magics.protocol.items import InputImage, InputText
 from agent_magics.protocol.tools import ToolOutput
-from agent_magics.tools.files.access import assess_read, judge_of, place, refuse_unasked
+from agent_magics.tools.files.access import assess_read, opened
 
 Detail = Literal["auto", "low", "high", "original"]
 
@@ -92,18 +91,15 @@ def view_image(path: str, detail: Detail = "auto", *, ctx: ToolContext | None = 
     found, value = _in_kernel(path, ctx)
     if found:
         return _encoded_anew(_picture_of(value, path), path, detail)
-    resolved, shown = place(path, ctx)
-    descriptor = files.open_regular(resolved, shown, judge_of(ctx).is_withheld)
-    with os.fdopen(descriptor, "rb") as file:
-        where = files.opened_path(descriptor) or resolved
-        status = os.fstat(descriptor)
-        refuse_unasked(where, shown, ctx, status)
-        if status.st_size > MOST_BYTES:
+    with opened(path, ctx) as (descriptor, _, shown):
+        size = os.fstat(descriptor).st_size
+        if size > MOST_BYTES:
             raise RespondToModel(
-                f"{shown} has {status.st_size >> 20} MiB; images of up to {MOST_BYTES >> 20} MiB "
+                f"{shown} has {size >> 20} MiB; images of up to {MOST_BYTES >> 20} MiB "
                 "are opened. Make a smaller one first."
             )
-        data = file.read()
+        with open(descriptor, "rb", closefd=False) as file:
+            data = file.read()
     return _encoded_anew(_decoded(data, shown), shown, detail)
 
 

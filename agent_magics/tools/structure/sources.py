@@ -11,7 +11,6 @@ from typing import Generic, TypeVar, overload
 
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.pool import run_on_thread
-from agent_magics.files.beneath import closing_descriptor
 from agent_magics.files.paths import resolve_path, shown_below
 from agent_magics.files.search.candidates import SearchedFiles
 from agent_magics.files.text import windows
@@ -21,7 +20,7 @@ from agent_magics.symbols.parsing import can_parse, parse_symbols
 from agent_magics.symbols.servers.project import ServerProvider
 from agent_magics.symbols.text import SourceText
 from agent_magics.symbols.types import Range, Symbol
-from agent_magics.tools.files.access import Readable, begin_walk, judge_of, place, refuse_unasked
+from agent_magics.tools.files.access import Readable, begin_walk, judge_of, opened
 
 Item = TypeVar("Item")
 
@@ -127,12 +126,7 @@ def read_source(path: str, ctx: ToolContext | None) -> SourceFile:
     Raises:
         RespondToModel: it may not be read, is missing, too large, or no text.
     """
-    resolved, shown = place(path, ctx)
-    descriptor = windows.open_regular(resolved, shown, judge_of(ctx).is_withheld)
-    with closing_descriptor(descriptor):
-        if ctx is not None:
-            where = windows.opened_path(descriptor) or resolved
-            refuse_unasked(where, shown, ctx, os.fstat(descriptor))
+    with opened(path, ctx) as (descriptor, resolved, shown):
         if os.fstat(descriptor).st_size > _MOST_BYTES:
             raise RespondToModel(f"{shown} is larger than 4 MiB: read_file shows parts of it.")
         return SourceFile(resolved, shown, windows.read_text(descriptor, shown).text)
