@@ -15,9 +15,9 @@ PAGE = (PACKAGE.parent / "ARCHITECTURE.md").read_text("utf-8")
 MODULES = [file for file in PACKAGE.rglob("*.py") if not file.name.startswith("_")]
 
 
-def test_a_folder_has_at_most_fourteen_modules():
+def test_a_folder_has_at_most_twelve_modules():
     sizes = Counter(module.parent for module in MODULES)
-    assert not {str(folder): size for folder, size in sizes.items() if size > 14}
+    assert not {str(folder): size for folder, size in sizes.items() if size > 12}
 
 
 def test_no_module_repeats_its_folder():
