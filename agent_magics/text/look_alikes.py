@@ -22,6 +22,7 @@ _MAY_DECEIVE = re.compile(r"[^\W\d_a-zA-Z]")
 _WORD = re.compile(r"[^\W\d_]+")
 # Alphabets whose letters nobody mixes with Latin ones in a word. Greek ones stand in names of
 # variables (Δt, μm), where only those that look alike matter.
+_SHAPED = "SHAPED"
 _APART = ("CYRILLIC", "ARMENIAN", "CHEROKEE", "LISU", "COPTIC")
 
 
@@ -64,12 +65,12 @@ def _may_pass(character: str) -> bool:
 
 
 def _is_look_alike(character: str) -> bool:
-    """Tell whether a letter looks like a plain Latin one, also as full-width or bold letters do."""
-    if ord(character) in _LOOK_ALIKES:
-        return True
-    plain = unicodedata.normalize("NFKC", character)
-    return _alphabet(character) != "LATIN" and plain.isascii() and plain.isalpha()
+    """Tell whether a letter looks like a plain Latin one."""
+    return ord(character) in _LOOK_ALIKES or _alphabet(character) == _SHAPED
 
 
 def _alphabet(character: str) -> str:
-    return unicodedata.name(character, "").partition(" ")[0]
+    """Return the first word of a letter's name, or `_SHAPED` for full-width, bold and such ones."""
+    named = unicodedata.name(character, "").partition(" ")[0]
+    plain = unicodedata.normalize("NFKC", character)
+    return _SHAPED if named != "LATIN" and plain.isascii() and plain.isalpha() else named

@@ -14,7 +14,7 @@ import type {
   UsageItem
 } from './items.js';
 import { drawMarkdown } from './markdown.js';
-import { numeral, PICTURES, showInvisible } from './plain.js';
+import { numeral, PICTURES, showHidden } from './plain.js';
 import { trans } from './translation.js';
 
 const STEP_ICONS: Record<StepStatus, string> = {
@@ -61,7 +61,7 @@ function drawSources(sources: Source[]): HTMLElement {
   const items = make('ul', '');
   for (const { title, url } of sources) {
     const line = make('li', '');
-    const words = showInvisible(title);
+    const words = showHidden(title);
     if (url === '') {
       line.textContent = words;
     } else {
@@ -139,7 +139,7 @@ export function drawUsage(item: UsageItem): HTMLElement {
 
 /** JupyterLab's own drawing of a picture leaves out the words for who cannot see it. */
 export function drawPicture(item: PictureItem, data: IRenderMime.IMimeModel['data']): HTMLElement {
-  const words = showInvisible(item.alt);
+  const words = showHidden(item.alt);
   const type = PICTURES.find(type => typeof data[type] === 'string');
   if (type === undefined) {
     return make('div', 'am-empty', `[${words}]`);

@@ -26,7 +26,7 @@ import { offerToLoad } from './loading.js';
 import { AgentsPanel } from './panel.js';
 import { showProse } from './prompts.js';
 import { addRunning } from './running.js';
-import { settleAll } from './settle.js';
+import { saveWords, settleAll } from './settle.js';
 import { StatusItem } from './status.js';
 import { trans, translate } from './translation.js';
 import { type Run, Work } from './work.js';
@@ -275,6 +275,7 @@ function followKernel(panel: NotebookPanel, tools: PageTools): void {
       links.add(link);
     }
   };
+  saveWords(panel);
   panel.sessionContext.kernelChanged.connect(renew);
   panel.disposed.connect(renew);
   renew();

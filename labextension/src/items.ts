@@ -1,6 +1,6 @@
 /** What a saved item may hold, and the one place where foreign JSON becomes a typed item. */
 
-import { showInvisible } from './plain.js';
+import { showHidden, showInvisible } from './plain.js';
 
 export const MIME_TYPE = 'application/vnd.agent-magics.item+json';
 export const VERSION = 1;
@@ -163,7 +163,7 @@ export function parseItem(data: unknown, depth = 0): Item {
       return {
         kind: 'notice',
         level: oneOf(data.level, ['info', 'warning', 'error'], 'info'),
-        text: words(data.text)
+        text: prose(data.text)
       };
     case 'tool':
     case 'patch':
@@ -174,13 +174,13 @@ export function parseItem(data: unknown, depth = 0): Item {
         files: list(data.files).filter(isFields).map(parseFile),
         diff: text(data.diff),
         runs: list(data.runs).map(words),
-        notes: list(data.notes).map(words)
+        notes: list(data.notes).map(prose)
       };
     case 'plan':
       return {
         kind: 'plan',
         steps: list(data.steps).filter(isFields).map(parseStep),
-        explanation: words(data.explanation)
+        explanation: prose(data.explanation)
       };
     case 'usage':
       return {
@@ -251,7 +251,7 @@ function parseFile(file: Fields): ChangedFile {
 
 function parseStep(step: Fields): PlanItem['steps'][number] {
   return {
-    description: words(step.description),
+    description: prose(step.description),
     status: oneOf(step.status, ['pending', 'in_progress', 'completed'], 'pending')
   };
 }
@@ -277,6 +277,11 @@ function text(value: unknown): string {
 /** Text that is shown as it is: what would be drawn as nothing, or turn it around, is written out. */
 function words(value: unknown): string {
   return showInvisible(text(value));
+}
+
+/** The same of sentences. */
+function prose(value: unknown): string {
+  return showHidden(text(value));
 }
 
 /** A value as JSON text; "…" where it is nested too deeply. */

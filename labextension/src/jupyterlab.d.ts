@@ -307,6 +307,8 @@ declare module '@jupyterlab/notebook' {
         readonly readOnly: boolean;
         readonly collaborative?: boolean;
         readonly sharedModel: SharedNotebook;
+        /** What is saved. */
+        toJSON(): { cells: CellJson[] };
         readonly cells: {
           readonly length: number;
           readonly changed: ISignal<unknown, unknown>;

@@ -26,7 +26,7 @@ export class Line {
     kernel.iopubMessage.connect(this._onMessage, this);
   }
 
-  /** What the kernel says, once it has let the page in (which comes as a `welcome`). */
+  /** What the kernel says, once it has let the page in (a `welcome`), or has not (`refused`). */
   get heard(): ISignal<this, Data> {
     return this._heard;
   }
@@ -125,6 +125,9 @@ export class Line {
   }
 
   private _onMessage(_: Kernel, { header, content }: Message): void {
+    if (header.msg_type === 'comm_close' && !this.isOpen && this._comms.has(String(content.comm_id))) {
+      this._heard.emit({ type: 'refused' });
+    }
     if (header.msg_type !== 'comm_msg' || content.comm_id !== this._inbox) {
       return;
     }

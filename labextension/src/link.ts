@@ -187,7 +187,7 @@ export class Link {
     }
   }
 
-  /** Tell of deleted cells, a moment later: a cell that is moved goes, and comes back. */
+  /** Tell of deleted cells, and settle copies, a moment later: a cell that is moved goes, and comes back. */
   private _onCells(): void {
     clearTimeout(this._counting);
     this._counting = setTimeout(() => {
@@ -197,6 +197,7 @@ export class Link {
       if (gone.length > 0) {
         this._line.send({ type: 'gone', cells: gone });
       }
+      settleAll(this._panel, new Set([...this._cells].filter(id => !before.has(id))));
     }, MOVING);
   }
 
@@ -210,8 +211,10 @@ export class Link {
     }
   }
 
+  /** The cells that can show outputs. */
   private _cellIds(): Set<string> {
-    return new Set(this._panel.context.model.sharedModel.cells.map(cell => cell.id));
+    const { cells } = this._panel.context.model.sharedModel;
+    return new Set(cells.filter(cell => cell.cell_type === 'code').map(cell => cell.id));
   }
 
   // -- what the kernel says -----------------------------------------------------------------------
@@ -235,6 +238,9 @@ export class Link {
         this.reviews.look();
         void this._marks.look();
         this._around.add({ line: this._line, path: this._panel.context.path, panel: this._panel });
+        break;
+      case 'refused':
+        settleAll(this._panel); // it has not loaded agent_magics, so another kernel left that
         break;
       case 'overview':
         this._around.show(this._line, data);

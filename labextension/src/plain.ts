@@ -1,12 +1,15 @@
 /** Text as it may be shown: no escape sequences, nothing invisible, and the lines of a diff. */
 
+import { written, markLookAlikes } from './look_alikes.js';
 import { trans } from './translation.js';
 
 // CSI and OSC sequences, then the two-character ones.
 const ANSI = /\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])/g;
 
-// A reader must see what a machine reads: what is drawn as nothing, or turns text around.
-const INVISIBLE = /(?![\n\t])[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu;
+// A reader must see what a machine reads: what is drawn as nothing, or turns text around; and spaces
+// that are none to a machine, but in prose, where many languages have them.
+const HIDDEN = /(?![\n\t])[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]/gu;
+const INVISIBLE = new RegExp(`${HIDDEN.source}|(?! )\\p{Zs}`, 'gu');
 
 /** What models can see, and pages show. */
 export const PICTURES = ['image/png', 'image/jpeg', 'image/gif', 'image/webp'];
@@ -19,12 +22,14 @@ export function stripAnsi(text: string): string {
   return lines.map(line => line.slice(line.lastIndexOf('\r', line.length - 2) + 1)).join('\n');
 }
 
-/** Control, bidirectional and zero-width characters written out, such as ⟨U+202E⟩. */
+/** Control, bidirectional and zero-width characters written out, such as ⟨U+202E⟩; look-alikes marked. */
 export function showInvisible(text: string): string {
-  return text.replace(INVISIBLE, character => {
-    const code = character.codePointAt(0)!.toString(16).toUpperCase().padStart(4, '0');
-    return `⟨U+${code}⟩`;
-  });
+  return markLookAlikes(text.replace(INVISIBLE, written));
+}
+
+/** The same of prose, in which spaces of all kinds stay. */
+export function showHidden(text: string): string {
+  return markLookAlikes(text.replace(HIDDEN, written));
 }
 
 /** Lines that `text` takes; a newline at the end starts no further line. */

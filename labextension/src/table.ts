@@ -2,7 +2,7 @@
 
 import { make, makeButton } from './elements.js';
 import type { Cell, TableItem } from './items.js';
-import { numeral, showInvisible } from './plain.js';
+import { numeral, showHidden } from './plain.js';
 import { isNumeric, NEXT, sortRows, type Direction } from './table_rows.js';
 import { trans } from './translation.js';
 
@@ -78,7 +78,7 @@ function drawHead(
     head.ariaSort = 'none';
     const arrow = make('span', '');
     arrow.setAttribute('aria-hidden', 'true');
-    const shown = showInvisible(name) || trans.__('(no name)');
+    const shown = showHidden(name) || trans.__('(no name)');
     const button = makeButton(shown, '', () => {
       const direction = NEXT[head.ariaSort as Direction];
       for (const each of heads) {
@@ -90,7 +90,7 @@ function drawHead(
       sort(column, direction);
     });
     button.className = 'am-table-sort';
-    button.append(arrow, make('span', 'am-table-type', showInvisible(type)));
+    button.append(arrow, make('span', 'am-table-type', showHidden(type)));
     head.append(button);
     return head;
   });
@@ -105,7 +105,7 @@ function drawRow(row: Cell[], numeric: boolean[]): HTMLElement {
   line.append(
     ...numeric.map((isNumber, column) => {
       const value = row[column] ?? null;
-      const words = value === null ? '–' : showInvisible(String(value));
+      const words = value === null ? '–' : showHidden(String(value));
       return make('td', value === null ? 'am-none' : isNumber ? 'am-number' : '', words);
     })
   );

@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { settled } from '../lib/settle.js';
+import { settled, withoutWidgets } from '../lib/settle.js';
 
 const ITEM = 'application/vnd.agent-magics.item+json';
 const WIDGET = 'application/vnd.jupyter.widget-view+json';
 const view = { version_major: 2, version_minor: 0, model_id: 'm' };
 
 test('a question becomes a sentence, in every form', () => {
-  const words = 'Question: may shell run? ls $& $1';
+  const words = 'Question: may shell run ls $& $1?';
   const data = settled({
     [WIDGET]: view,
     [ITEM]: { version: 1, kind: 'notice', level: 'info', text: words },
@@ -21,6 +21,32 @@ test('a question becomes a sentence, in every form', () => {
     'text/markdown': `> **Note:** ${after}`,
     'text/plain': `Note: ${after}`
   });
+});
+
+test('what is no sentence becomes one, also where Markdown has it in other signs', () => {
+  const item = { version: 1, kind: 'notice', level: 'info', text: 'Question: 9 rows cost 1 *USD*' };
+  const marked = '> **Note:** Question: 9 rows cost 1 &#42;USD&#42;';
+  const after = settled({ [WIDGET]: view, [ITEM]: item, 'text/markdown': marked, 'text/plain': '' });
+  assert.equal(after[ITEM].text, `${item.text}. Not answered: the kernel ended.`);
+  assert.equal(after['text/markdown'], `${marked}. Not answered: the kernel ended.`);
+  const card = { ...item, kind: 'text', text: 'Rows are being asked.' };
+  const ended = settled({ [WIDGET]: view, [ITEM]: card }, 'the cell was copied');
+  assert.equal(ended[ITEM].text, 'Rows are being asked. Not finished: the cell was copied.');
+});
+
+test('of what stands open the words are saved, never a widget', () => {
+  const question = { version: 1, kind: 'notice', level: 'info', text: 'Question: may it?' };
+  const call = { version: 1, kind: 'tool', status: 'running' };
+  const save = data => withoutWidgets({ cells: [{ outputs: [{ data, metadata: {} }] }, {}] }).cells[0];
+  const said = `${question.text} Not answered when this was saved.`;
+  const texts = text => ({ 'text/markdown': text, 'text/plain': text });
+  assert.deepEqual(save({ [WIDGET]: view, [ITEM]: question, ...texts(question.text) }), {
+    outputs: [{ data: { [ITEM]: { ...question, text: said }, ...texts(said) }, metadata: {} }]
+  });
+  assert.deepEqual(save({ [WIDGET]: view, [ITEM]: call }).outputs[0].data, { [ITEM]: call });
+  for (const data of [{ [WIDGET]: view }, { [ITEM]: call }, { 'text/plain': 'x' }, undefined]) {
+    assert.deepEqual(save(data), { outputs: [{ data, metadata: {} }] });
+  }
 });
 
 test('a call that ran has failed, with its live output or without', () => {

@@ -87,7 +87,8 @@ class MapCell(Watcher):
         self._host, self.agent, self._blocks, self._is_call = host, agent, blocks, is_call
         self._live = is_watched(shell)
         self._is_console = not self._live and stdin_allowed(shell)
-        self._publisher = CellPublisher(shell, asker_of(shell).cell if self._live else "")
+        self._asker = asker_of(shell)
+        self._publisher = CellPublisher(shell, self._asker.cell if self._live else "")
         self._id, self._question_id = uuid.uuid4().hex, uuid.uuid4().hex
         self._card: Any = None
         self._job: Job | None = None
@@ -160,6 +161,8 @@ class MapCell(Watcher):
         held = "asking" if self._open.widgets else "paused"  # its question has buttons of its own
         state = "stopping" if job.stopped else held if job.is_paused else "running"
         self._card.show("\n".join(lines), done / total if total else None, state)
+        if not self._is_call:  # whose cell has outputs of its own, which are not known here
+            self._publisher.draw_on(self._host.lab.pages, self._asker.client)
 
     def _tell(self, line: str) -> None:
         """Show one line: the next one in a console, in place of the last one in a notebook."""

@@ -1,9 +1,11 @@
 """Publishes outputs to the running cell, and detects whether a page shows them live."""
 
 import uuid
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
+from agent_magics.kernel.lab.link import Page
 from agent_magics.kernel.questions.ladder import stdin_allowed
 from agent_magics.protocol.items import Json
 from agent_magics.render.blocks.display import VERSION, notice_item
@@ -20,6 +22,7 @@ class CellPublisher:
     Attributes:
         conversation: what the first output's metadata names, for when the kernel has ended.
         shown: the present content of each output, in order.
+        drawn_at: the pages that have them.
     """
 
     def __init__(self, shell: Any, cell: str = "") -> None:
@@ -29,10 +32,11 @@ class CellPublisher:
         self._request = self._publisher.parent_header if has_trait("parent_header") else None
         # Not saved: transient data are not written into the notebook.
         self._transient = {"agent_magics_cell": cell} if cell else {}
-        self._keeps = bool(cell)
+        self._cell = cell
         self.conversation = ""
         self._first = ""
         self.shown: dict[str, dict[str, Json]] = {}
+        self.drawn_at: set[str] = set()
 
     def publish(self, bundle: dict[str, Json], display_id: str) -> None:
         """Add an output."""
@@ -42,8 +46,21 @@ class CellPublisher:
         """Replace an output."""
         self._send(bundle, display_id, update=True)
 
+    def draw_on(self, pages: Iterable[Page], client: str) -> None:
+        """Send the outputs to pages that did not run the cell: reloaded ones, or a second one.
+
+        Args:
+            pages: all pages.
+            client: the one that ran it.
+        """
+        for page in pages:
+            if page.inbox not in self.drawn_at:
+                self.drawn_at.add(page.inbox)
+                if page.client != client:
+                    page.redraw(self._cell, self.shown)
+
     def _send(self, bundle: dict[str, Json], display_id: str, *, update: bool) -> None:
-        if self._keeps:
+        if self._cell:
             self.shown[display_id] = bundle
         transient = {"display_id": display_id, **self._transient}
         publish = partial(

@@ -85,7 +85,6 @@ class CellRun:
         self._lab = host.lab
         self._asker = asker_of(shell)
         self._turn_id = ""
-        self._drawn_at: set[str] = set()
         self._publisher = CellPublisher(shell, self._asker.cell if self._live else "")
         self._outputs = CellOutputs(self._publisher, live=self._live)
         self._call_blocks: dict[str, DisplayBlock] = {}
@@ -215,7 +214,7 @@ class CellRun:
         if self._live and self._asker.cell:
             for helper in tuple(self._helpers.values()):
                 self._show_helper(helper)
-            self._draw_elsewhere()
+            self._publisher.draw_on(self._lab.pages, self._asker.client)
             self._lab.keep(self._asker.cell, self._publisher.shown)
         self._session_updates.begin()
 
@@ -318,19 +317,11 @@ class CellRun:
             lambda result: submit(as_response(event.call_id, result)),
         )
 
-    def _draw_elsewhere(self) -> None:
-        """Send the cell's outputs to pages that did not run it: reloaded ones, or a second one."""
-        for page in self._lab.pages:
-            if page.inbox not in self._drawn_at:
-                self._drawn_at.add(page.inbox)
-                if page.client != self._asker.client:
-                    page.redraw(self._asker.cell, self._publisher.shown)
-
     def _tick(self) -> bool:
         if self._console is not None and self._foot is not None and not self._in_background:
             self._console.show_activity(self._foot.status)
         if self._live:
-            self._draw_elsewhere()
+            self._publisher.draw_on(self._lab.pages, self._asker.client)
             for block in self._countdown.tick():
                 self._draw(block)
         self._outputs.tick()
@@ -346,7 +337,7 @@ class CellRun:
             self._open.close,
             click=lambda question: self._open.ask_by_page(question, self._tick),
             waits=lambda: self._in_background and self._lab.was_linked,
-            redraw=self._drawn_at.clear,
+            redraw=self._publisher.drawn_at.clear,
         )
 
     def _show_question(self, question: Question, bundle: dict[str, Json]) -> None:
