@@ -1,6 +1,11 @@
 """Parts of answers in object storage: `into="s3://..."`, against a server on loopback."""
 
+import os
+import signal
+import subprocess
+import sys
 import uuid
+from pathlib import Path
 
 import pyarrow.parquet
 import pytest
@@ -9,7 +14,9 @@ from moto.server import ThreadedMotoServer
 
 from agent_magics import Agent
 from agent_magics.protocol.errors import FatalError
+from tests.support.models.row_server import RowServer
 from tests.support.rows.echo import Echo
+from tests.support.rows.watchers import wait_until
 
 pytestmark = pytest.mark.soak
 
@@ -54,6 +61,43 @@ def test_answers_land_in_object_storage(storage):
         agent.map_sync("{{text}}", rows(10), into=f"s3://{storage.out}")
         storage.invalidate_cache()
         assert len(storage.ls(storage.out)) == 1
+
+
+MAP = """
+import sys
+from agent_magics import Agent
+
+agent = Agent("gpt-4o-mini", base_url=sys.argv[1], api_key="sk-x")
+rows = (f"row {number}" for number in range(10_250))
+agent.map_sync("{{text}}", rows, ask_above=None, into=sys.argv[2], cache=sys.argv[3],
+               concurrency=100)
+"""
+
+
+@pytest.mark.long
+def test_a_killed_map_goes_on_in_object_storage(storage, tmp_path):
+    with RowServer(holds=10_100) as server:
+        into, cache = f"s3://{storage.out}", str(tmp_path / "answers.sqlite")
+        command = [sys.executable, "-c", MAP, server.base_url, into, cache]
+        own = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])}
+        with subprocess.Popen(command, env=own) as killed:
+            wait_until(lambda: killed.poll() is not None or parts(storage))
+            killed.kill()
+        assert killed.returncode == -signal.SIGKILL
+        server.answer_more()
+        subprocess.run(command, env=own, check=True)
+        asked = server.prompts()
+    assert len(parts(storage)) == 2
+    table = pyarrow.parquet.read_table(storage.out, filesystem=storage)
+    assert table["row"].to_pylist() == list(range(10_250))
+    assert table["answer"].to_pylist() == rows(10_250)
+    assert sum(asked.values()) - len(asked) <= 200  # under way, or just answered
+
+
+def parts(storage):
+    """Return the names of the parts that are there now."""
+    storage.invalidate_cache()
+    return storage.ls(storage.out) if storage.exists(storage.out) else []
 
 
 def test_another_maps_parts_are_not_written_over(storage):

@@ -1,0 +1,108 @@
+"""A map that is interrupted in a kernel: workers ask no more, and what was answered is kept."""
+
+import pytest
+
+from tests.support.kernels.driver import Kernel
+from tests.support.models.batch_server import BatchServer
+from tests.support.models.row_server import RowServer
+from tests.support.rows.clusters import cluster
+
+pytestmark = pytest.mark.soak
+ROWS = 3000
+# The interrupt is what a front end sends, at the moment when the server has so many requests.
+SETUP = """
+%load_ext agent_magics
+import json, multiprocessing, os, signal, threading, time, urllib.request
+from concurrent.futures import ProcessPoolExecutor
+from agent_magics import Agent
+
+rows = [f"row {{number}}" for number in range({rows})]
+agent = Agent("gpt-4o-mini", base_url={url!r}, api_key="sk-x")
+get_ipython().magics_manager.registry["AgentMagics"].agents["default"] = agent
+engine = {engine}
+
+def press():
+    url = {url!r}.removesuffix("v1") + {path!r}
+    while {holds!r} not in urllib.request.urlopen(url).read().decode():
+        time.sleep(0.02)
+    os.kill(os.getpid(), signal.SIGINT)
+"""
+ENGINES = {
+    "here": "None",
+    "pool": "ProcessPoolExecutor(2, mp_context=multiprocessing.get_context('spawn'))",
+    "dask": "__import__('distributed').Client({scheduler!r})",
+}
+CALL = "agent.map{sync}('Say {{{{text}}}}', rows, ask_above=None, {options})"
+CELLS = {
+    "magic": "%%agent --map rows --ask-above 1e9 {magic}\nSay {{{{text}}}}\n",
+    "blocks": f"done = {CALL.replace('{sync}', '_sync')}",
+    "awaits": f"done = await {CALL.replace('{sync}', '')}",
+}
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory):
+    with Kernel(cwd=str(tmp_path_factory.mktemp("map"))) as kernel:
+        yield kernel
+
+
+@pytest.fixture(scope="module")
+def scheduler():
+    with cluster() as client:
+        yield client.scheduler.address
+
+
+def begin(kernel, server, engine, **when):
+    """Make the agent, the engine, and what interrupts."""
+    setup = SETUP.format(rows=ROWS, url=server.base_url, engine=engine, **when)
+    outcome = kernel.run(setup)
+    assert outcome.status == "ok", outcome.text
+
+
+def interrupted(kernel, cell):
+    """Run a cell that is interrupted."""
+    pressing = "pressing = threading.Thread(target=press); pressing.start()"
+    assert kernel.run(pressing).status == "ok"
+    kernel.run(cell, notebook=True)
+    assert kernel.run("pressing.join()").status == "ok"
+
+
+def settled(kernel, server):
+    """Return what was asked a second later."""
+    assert kernel.run("time.sleep(1)").status == "ok"
+    return server.prompts()
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("kind", ENGINES)
+def test_an_interrupt_ends_the_asking_and_keeps_the_answers(kernel, scheduler, kind, cell):
+    with RowServer(delay=0.5) as server:
+        engine = ENGINES[kind].format(scheduler=scheduler)
+        begin(kernel, server, engine, path="log", holds="row 300")
+        magic = "" if kind == "here" else "--engine engine"
+        interrupted(kernel, CELLS[cell].format(magic=magic, options="engine=engine"))
+        asked = server.prompts()
+        while (now := settled(kernel, server)) != asked:  # what was sent before comes in
+            asked = now
+        assert 300 < len(asked) < ROWS and set(asked.values()) == {1}
+        again = "done = agent.map_sync('Say {{text}}', rows, ask_above=None)"
+        assert kernel.run(again).status == "ok"
+        kept = int(kernel.value("done.progress.kept"))
+        counts = server.prompts()
+        kernel.run(f"engine.{'close' if kind == 'dask' else 'shutdown'}() if engine else None")
+    # What is not kept was under way.
+    assert kept and sum(counts.values()) - len(counts) == len(asked) - kept
+    assert len(counts) == ROWS
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_an_interrupt_leaves_a_batch_with_the_provider(kernel, cell):
+    with BatchServer(stays="in_progress") as server:
+        begin(kernel, server, "None", path="batches", holds="in_progress")
+        code = CELLS[cell].format(magic="--batch", options="batch=True")
+        interrupted(kernel, code)
+        server.release()
+        again = "done = agent.map_sync('Say {{text}}', rows, ask_above=None, batch=True)"
+        assert kernel.run(again).status == "ok"
+        assert kernel.value("len(done.failed)") == "0"
+        assert set(server.prompts().values()) == {1} and len(server.batches()) == 1
