@@ -105,7 +105,7 @@ def remember(
         topic: in small letters, such as sales-data.
         text: Markdown; the first line says what it is about.
         about: files and variables whose change makes it stale.
-        scope: for this person alone, or shared in the project.
+        scope: shared in the project, or for this person alone.
     """
     folder = note_folders(_workspace(ctx))[scope]
     content = note_content(text, _anchors(about or (), scope, ctx))
