@@ -131,8 +131,7 @@ class ChangeJournal:
                 data = content(state.digest) if state.digest else None
                 if data is not None:
                     self.store.put(state.digest, data)
-            for turn in [turn for turn in self._turns.values() if turn.undone]:
-                del self._turns[turn.id]  # new changes make a redo impossible
+            self._drop_undone()
             self._turns.setdefault(turn_id, TurnChanges(turn_id, title))
             self._turns[turn_id].steps.append(_JournalStep(tuple(changes), certain, by))
             rows = [
@@ -141,6 +140,11 @@ class ChangeJournal:
             ]
             row = {"turn": turn_id, "title": title, "certain": certain, "changes": rows}
             self._write({**row, "by": by} if by else row)
+
+    def _drop_undone(self) -> None:
+        """Drop the undone turns, always the newest: new changes make a redo impossible."""
+        while self._turns and next(reversed(self._turns.values())).undone:
+            self._turns.popitem()
 
     def _make_room(self) -> None:
         """Drop the contents of the oldest turns if too much is stored."""
@@ -462,8 +466,7 @@ class ChangeJournal:
             turn = TurnChanges(row["turn"], row["title"])
             if not (is_typed(step) and is_typed(turn)):
                 raise ValueError("a value of another type")
-            for undone in [each for each in self._turns.values() if each.undone]:
-                del self._turns[undone.id]
+            self._drop_undone()
             self._turns.setdefault(turn.id, turn).steps.append(step)
         else:
             is_undone, left = "undone" in row, frozenset(row["left"])

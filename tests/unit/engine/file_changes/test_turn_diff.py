@@ -14,8 +14,8 @@ from agent_magics.engine.file_changes.turn import DiffTracker, diff_event
 from agent_magics.file_history import scan as workspace_scan
 from agent_magics.file_history import states as workspace_states
 from agent_magics.file_history import workspace
-from agent_magics.file_history.journal import ChangeJournal
-from agent_magics.file_history.states import PathChange, PathState
+from agent_magics.file_history.journal import ChangeJournal, TurnChanges
+from agent_magics.file_history.states import ABSENT, PathChange, PathState
 from agent_magics.file_history.workspace import memory_of
 from agent_magics.files.beneath import real_path
 from agent_magics.protocol.errors import FatalError
@@ -457,19 +457,28 @@ def test_a_line_cut_short_by_a_crash_is_left_out(work):
     assert [turn.title for turn in again.turns] == ["turn 1"]
 
 
-def test_who_changed_a_turns_files_is_found_without_looking_at_other_turns(work):
-    def seconds() -> float:
-        began = time.process_time()
-        for _ in range(200):
-            assert work.journal.authors(["t1"]) == {"/a": "by worker-1"}
-        return time.process_time() - began
+def test_what_a_change_costs_does_not_grow_with_the_turns_before_it(work):
+    def seconds(act) -> float:
+        def once() -> float:
+            began = time.process_time()
+            for _ in range(100):
+                act()
+            return time.process_time() - began
 
-    change = PathChange("/a", PathState("absent"), PathState("folder"))
-    work.journal.add("t1", "", [change], {}.get, by="worker-1")
-    few = min(seconds() for _ in range(5))
-    for number in range(2, 2000):
-        work.journal.add(f"t{number}", "", [change], {}.get)
-    assert min(seconds() for _ in range(5)) < 10 * few
+        return min(once() for _ in range(5))
+
+    def change() -> None:
+        work.journal.add("t1", "", [PathChange("/a", ABSENT, PathState("folder"))], {}.get, by="w")
+
+    def find_authors() -> None:
+        assert work.journal.authors(["t1"]) == {"/a": "by w"}
+
+    change()
+    few = seconds(find_authors), seconds(change)
+    work.journal._turns |= {f"{n}": TurnChanges(f"{n}", "") for n in range(20_000)}
+    work.journal._turns["t1"].steps[1:] = []
+    assert seconds(find_authors) < 4 * few[0]
+    assert seconds(change) < 4 * few[1]
 
 
 def test_the_oldest_turns_go_when_too_much_is_kept(work, monkeypatch):
