@@ -162,3 +162,13 @@ def test_a_call_of_thirty_seconds_says_what_can_be_done(notebook: Open) -> None:
     expect(foot.locator(".am-foot-slow")).to_contain_text("Stop ends the turn")
     foot.get_by_role("button", name="Stop").click()
     page.wait_for_end(1)
+
+
+def test_a_page_whose_clock_a_test_has_changed_is_loaded_anew(notebook: Open) -> None:
+    """Others are used again, which takes half as long."""
+    for change, seen in (("", None), ("performance.now = () => 7", 1), ("", None), ("", 1)):
+        page = notebook([""], kernel=False)
+        assert page.page.evaluate("performance.now()") != 7
+        assert page.page.evaluate("[window.left, window.left = 1][0]") is seen
+        page.page.evaluate(change or "0")
+        page.leave()

@@ -94,6 +94,9 @@ _UNCOUNT = """number => {
   const cells = window.jupyterapp.shell.currentWidget.content.widgets;
   cells.filter(cell => cell.model.type === 'code')[number].model.executionCount = null;
 }"""
+# Whether a test has put functions of its own in the place of the browser's, such as its clock.
+_PATCHED = """() => [performance, navigator, history, screen]
+  .some(each => Object.getOwnPropertyNames(each).length)"""
 _EXTENSIONS = Path(sys.prefix) / "share" / "jupyter" / "labextensions"
 EXTENSION = _EXTENSIONS / "agent-magics"
 
@@ -354,10 +357,10 @@ class NotebookPage:
         self.page.goto("about:blank")
 
     def leave(self) -> None:
-        """Close the notebook; leave JupyterLab open for the next one, if it will do."""
+        """Close the notebook; leave JupyterLab open for the next one, if it is as it was loaded."""
         if self.closed:
             return
-        if self._without or self.errors or not self._shows_lab:
+        if self._without or self.errors or not self._shows_lab or self.page.evaluate(_PATCHED):
             self.close()
         else:
             self._give_up()
@@ -368,6 +371,7 @@ class NotebookPage:
         self.page.remove_listener("pageerror", self._keep_error)
         self.page.remove_listener("websocket", self._listen)
         self.page.set_viewport_size(_VIEWPORT)
+        self.page.emulate_media(reduced_motion="no-preference", forced_colors="none")
         self._spare.append(self.page)
 
     def _keep_error(self, error: Error) -> None:
