@@ -65,6 +65,7 @@ class Quarantine:
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
+        self._bytes_left = self._folders_left = 0
 
     def take(self, name: str, folder: int, shown: str) -> str:
         """Move `name` out of an opened folder; return its new path.
@@ -94,15 +95,29 @@ class Quarantine:
         return target
 
     def _make_room(self, size: int) -> None:
-        """Remove the oldest entries while the limits are exceeded with `size` bytes more."""
+        """Remove the oldest entries where `size` bytes more exceed the limits.
+
+        What is kept is looked at only then, and a quarter is removed at once: a command can make
+        many files.
+        """
+        self._bytes_left -= size
+        self._folders_left -= 1
+        if self._bytes_left >= 0 and self._folders_left >= 0:
+            return
         with suppress(OSError):
+            os.makedirs(self._folder, mode=0o700, exist_ok=True)
             kept = sorted(os.scandir(self._folder), key=lambda entry: entry.stat().st_mtime_ns)
-            excess = sum(_size_of(entry.path) for entry in kept) + size - MOST_KEPT
-            for number, entry in enumerate(kept):
-                if excess <= 0 and len(kept) - number < MOST_FOLDERS:
+            sizes = [_size_of(entry.path) for entry in kept]
+            left, count = sum(sizes), len(kept)
+            is_full = left + size > MOST_KEPT or count >= MOST_FOLDERS
+            share = 0.75 if is_full else 1.0
+            for entry, its_size in zip(kept, sizes, strict=True):
+                if left + size <= MOST_KEPT * share and count < MOST_FOLDERS * share:
                     break
-                excess -= _size_of(entry.path)
+                left, count = left - its_size, count - 1
                 shutil.rmtree(entry.path)
+            self._bytes_left = MOST_KEPT - left - size
+            self._folders_left = MOST_FOLDERS - count - 1
 
     def _new_folder(self, size: int) -> str:
         self._make_room(size)
@@ -171,7 +186,8 @@ def put_back(
             continue  # this package records into it
         if any(path.startswith(f"{done.path}/") for done in found if done.settles_what_is_below):
             continue
-        if why := only_told(path, was, is_now):
+        is_within = any(path.startswith(f"{each.path}/") for each in found if each.kept)
+        if not is_within and (why := only_told(path, was, is_now)):
             change = "new" if was is None else "removed" if is_now is None else "changed"
             found.append(Finding(path, change, why=why))
         elif was is None:

@@ -13,7 +13,7 @@ from agent_magics.files.plain_files import NotPlain, load_json, read_plain, stam
 
 _MOST_BYTES = 256 * 1024  # size limit of a file whose content is kept
 _MOST_NOTEBOOK = 8 * 1024 * 1024
-_MOST_ENTRIES = 1_000  # per protected place
+MOST_ENTRIES = 20_000  # per protected place
 _LEVELS = 4  # a virtual environment's site-packages is the fourth; folders there count by name
 _GIT_FOLDER = frozenset({"HEAD", "objects"})
 _GIT_WATCHED = frozenset({"hooks", "config", "config.worktree", "info", "modules"})
@@ -52,6 +52,7 @@ class SnapshotEntry:
 
 
 Snapshot = dict[str, SnapshotEntry]
+REPLACED = SnapshotEntry(0)  # in the place of a folder that is restored as a whole
 
 
 def take(place: str, known: Mapping[str, SnapshotEntry]) -> Snapshot:
@@ -63,7 +64,7 @@ def take(place: str, known: Mapping[str, SnapshotEntry]) -> Snapshot:
     """
     found: Snapshot = {}
     for path, status in _walk(place, 0):
-        if len(found) >= _MOST_ENTRIES:
+        if len(found) >= MOST_ENTRIES:
             break
         entry = _as_entry(path, status, known.get(path))
         if entry is not None:

@@ -26,14 +26,23 @@ from agent_magics.config_files.places import state_folder
 from agent_magics.exec.launcher.wire import Confinement
 from agent_magics.exec.protected.git_places import git_parts
 from agent_magics.exec.protected.put_back import Finding, Quarantine, move_away, put_back
-from agent_magics.exec.protected.snapshot import Snapshot, SnapshotEntry, take
+from agent_magics.exec.protected.snapshot import (
+    MOST_ENTRIES,
+    REPLACED,
+    Snapshot,
+    SnapshotEntry,
+    take,
+)
 from agent_magics.files.own_places import is_below
 from agent_magics.files.paths import read_judge
 from agent_magics.files.survey import Survey, survey
 
 _TOLD_ONLY = (".ipynb", ".agent.jsonl")
 _LOOKS_EVERY = 0.25  # seconds, while a command runs
-_LONGEST_SHARE = 0.05  # maximal share of the time spent on comparing
+_LONGEST_SHARE = 0.05  # maximal share of the time spent on comparing, and on searching for more
+_LONGEST_PAUSE = 1.0  # seconds between comparisons, however long one takes: commands can slow it
+_MOST_NEW = 100  # files that are moved out of a folder one by one
+_WHOLE = ("hooks", "info")  # of a repository; read wholly, so that they can be made anew
 # What in a repository's configuration makes git run a program, or read more configuration.
 _KEYS = "|".join(
     (
@@ -170,17 +179,22 @@ class Tripwire:
 
     def _keep_looking(self) -> None:
         """Compare while commands run, so that a planted file exists only for moments."""
-        took = 0.0
+        took = due = 0.0
         while self._armed.wait():
-            time.sleep(max(self._every or 0.0, took / _LONGEST_SHARE))
+            time.sleep(min(max(self._every or 0.0, took / _LONGEST_SHARE), _LONGEST_PAUSE))
             began = time.monotonic()
             watches = list(self._watches)
             if not watches:
                 self._armed.clear()
                 watches = list(self._watches)  # one added in between
             for watch in watches:
-                watch.look()
+                watch.look(searches=False)
             took = time.monotonic() - began
+            if began >= due:
+                for watch in watches:
+                    watch.look()
+                ended = time.monotonic()
+                due = ended + (ended - began - took) / _LONGEST_SHARE
 
     def accept(self, paths: Iterable[str] | None = None) -> None:
         """Record the current state as the intended one, because an approved call wrote it.
@@ -206,11 +220,11 @@ class Tripwire:
         place.holders += 1
         return place
 
-    def compare(self, places: Sequence[_ProtectedPath], tree: _Tree) -> list[Finding]:
-        """Restore what changed; return the findings."""
+    def compare(self, places: Sequence[_ProtectedPath], tree: _Tree | None) -> list[Finding]:
+        """Restore what changed, and search for new repositories in `tree`; return the findings."""
         with self._lock:
             found = [finding for place in places for finding in self._restore(place)]
-            return found + tree.examine(self._quarantine)
+            return found if tree is None else found + tree.examine(self._quarantine)
 
     def leave_call(self) -> None:
         """Record that a command's call has returned, whether the command has ended or not."""
@@ -232,10 +246,15 @@ class Tripwire:
         if place.enforced and not moved:
             place.before = now
             return []
+        crowded = len(now) - len(place.before) > _MOST_NEW
+        if crowded and os.path.basename(place.path) in _WHOLE:
+            now = {place.path: REPLACED}  # at once, since a hook may be the last of many files
         found = put_back(
             *(place.path, place.root, place.before, now, self._quarantine),
             only_told=_why_a_person_may if self._calls else _why_a_person_may_between_calls,
         )
+        if len(place.before) < MOST_ENTRIES <= len(now):
+            found.append(Finding(place.path, "changed", why="it has too many files to be compared"))
         # Not read again: later changes by a running process must not be accepted.
         place.before = _after(place.before, now, found)
         place.parent = parent
@@ -260,11 +279,15 @@ class FileWatch:
         self._in_call = True
         self._is_over = False
 
-    def look(self) -> None:
-        """Compare now, while the command runs, and report the findings."""
+    def look(self, *, searches: bool = True) -> None:
+        """Compare now, while the command runs, and report the findings.
+
+        Args:
+            searches: whether new repositories are searched for, which may take long.
+        """
         # Told under the lock: what `finish` returns must come after what was told before.
         with self._lock:
-            found = self._compare()
+            found = self._compare(searches=searches)
             if found and self._tell is None:
                 self._found = found
             elif found and self._tell is not None:
@@ -291,11 +314,11 @@ class FileWatch:
             self._is_over = True
             return found
 
-    def _compare(self) -> list[Finding]:
+    def _compare(self, *, searches: bool = True) -> list[Finding]:
         found, self._found = self._found, []
         if self._places is None or self._tree is None or self._is_over:
             return found
-        return found + self._tripwire.compare(self._places, self._tree)
+        return found + self._tripwire.compare(self._places, self._tree if searches else None)
 
     def _leave_call(self) -> None:
         if self._in_call:
@@ -320,6 +343,8 @@ def _why_a_person_may_between_calls(
 def _makes_git_run(path: str, was: SnapshotEntry | None, is_now: SnapshotEntry | None) -> bool:
     if is_now is None:
         return False
+    if is_now is REPLACED:
+        return True
     folder, name = os.path.split(path)
     if name in ("config", "config.worktree"):
         # No file, or too large: git waits for it, or reads what is not read here.

@@ -6,6 +6,7 @@ import queue
 import shutil
 import subprocess
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -429,6 +430,36 @@ def test_what_git_would_run_is_put_back_also_between_calls(seen_by, workspace, t
     assert {finding.done for finding in found} == {"moved", "restored"}
     assert "fsmonitor" not in (workspace / ".git/config").read_text(encoding="utf-8")
     assert session.finish() == []
+
+
+@pytest.mark.parametrize("count", [1_500, 20_500])
+@pytest.mark.parametrize("begins", ["its call", "a session"])
+def test_a_hook_is_found_among_many_files(begins, count, workspace, tripwire):
+    watch = tripwire.arm(confined(workspace))
+    if begins == "a session":
+        watch.check()
+    for number in range(count):
+        (workspace / f".git/hooks/a{number}").touch()
+    (workspace / ".git/hooks/pre-commit").touch()
+    assert watch.finish()
+    assert os.listdir(workspace / ".git/hooks").count("pre-commit") == 0
+    assert (workspace / ".git/hooks/pre-push").read_bytes() == b"#!/bin/sh\necho mine\n"
+    assert len(os.listdir(workspace / ".git/hooks")) < 100
+
+
+def test_the_comparison_is_not_slowed_down_by_what_it_finds(workspace, tmp_path):
+    told = queue.Queue()
+    watch = Tripwire(str(tmp_path / "quarantine")).arm(confined(workspace), told.put)
+    watch.check()
+    for number in range(2_000):
+        (workspace / f".git/hooks/a{number}").touch()
+    assert told.get(timeout=30)
+    began = time.monotonic()
+    (workspace / ".git/hooks/pre-commit").touch()
+    while (workspace / ".git/hooks/pre-commit").exists():
+        told.get(timeout=60)
+    assert time.monotonic() - began < 10  # before, twenty times what the first had taken
+    watch.finish()
 
 
 def _fifo(git: Path) -> None:
