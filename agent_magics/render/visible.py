@@ -15,6 +15,8 @@ _MOST_LAID_OUT: Final = 1_000_000
 _MARK: Final = 100
 # What JSON would write with a backslash is shown as it is.
 _ESCAPED: Final = re.compile(r'[\n"\\]')
+# More marks on one letter would be drawn over what stands above and below, such as a button.
+_MOST_MARKS: Final = 4
 # Drawn as nothing although Unicode calls them letters, marks or symbols.
 _BLANK_RANGES: Final = (
     (0x034F, 0x034F),  # combining grapheme joiner
@@ -38,19 +40,34 @@ def show_invisible(text: str) -> str:
 
     Returns:
         The text with control, format, bidirectional, zero-width, private and unassigned characters
-        and all spaces but U+0020 as ``⟨U+202E⟩``; "\n" and "\t" stay. See also
-        `mark_look_alikes`.
+        and all spaces but U+0020 as ``⟨U+202E⟩``, and so the fifth mark on a letter and all behind
+        it; "\n" and "\t" stay. See also `mark_look_alikes`.
     """
-    return mark_look_alikes(_NOT_PLAIN.sub(_written_out, text))
+    visible = _NOT_PLAIN.sub(_written_out, text)
+    return mark_look_alikes(_MAY_BE_MARKS.sub(_without_stack, visible))
 
 
 # Everything else is letters, digits and signs that nobody needs to look at twice.
 _NOT_PLAIN: Final = re.compile(r"[^ -~\n\t]")
 
 
+_MAY_BE_MARKS: Final = re.compile(rf"[^\w\s\x00-\u02ff]{{{_MOST_MARKS + 1},}}")
+
+
 def _written_out(found: re.Match[str]) -> str:
-    character = found[0]
-    return f"⟨U+{ord(character):04X}⟩" if _is_invisible(character) else character
+    return _code_of(found[0]) if _is_invisible(found[0]) else found[0]
+
+
+def _code_of(character: str) -> str:
+    return f"⟨U+{ord(character):04X}⟩"
+
+
+def _without_stack(found: re.Match[str]) -> str:
+    shown, marks = "", 0
+    for character in found[0]:
+        marks = marks + 1 if unicodedata.category(character)[0] == "M" else 0
+        shown += character if marks <= _MOST_MARKS else _code_of(character)
+    return shown
 
 
 def _is_invisible(character: str) -> bool:

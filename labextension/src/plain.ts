@@ -11,6 +11,9 @@ const ANSI = /\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0
 const HIDDEN = /(?![\n\t])[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]/gu;
 const INVISIBLE = new RegExp(`${HIDDEN.source}|(?! )\\p{Zs}`, 'gu');
 
+// More marks on one letter are drawn over what stands above and below, such as a button.
+const STACK = /(?<=\p{M}{4})\p{M}/gu;
+
 /** What models can see, and pages show. */
 export const PICTURES = ['image/png', 'image/jpeg', 'image/gif', 'image/webp'];
 
@@ -24,12 +27,12 @@ export function stripAnsi(text: string): string {
 
 /** Control, bidirectional and zero-width characters written out, such as ⟨U+202E⟩; look-alikes marked. */
 export function showInvisible(text: string): string {
-  return markLookAlikes(text.replace(INVISIBLE, written));
+  return markLookAlikes(text.replace(INVISIBLE, written).replace(STACK, written));
 }
 
 /** The same of prose, in which spaces of all kinds stay. */
 export function showHidden(text: string): string {
-  return markLookAlikes(text.replace(HIDDEN, written));
+  return markLookAlikes(text.replace(HIDDEN, written).replace(STACK, written));
 }
 
 /** Lines that `text` takes; a newline at the end starts no further line. */

@@ -35,7 +35,7 @@ LETTERS = st.sampled_from(
     [
         *map(chr, _LOOK_ALIKES),
         *"ry\u0416\u03c9\uff52\U0001d429\xaa\u207f\ufb01\uff41\u3131",
-        *"abcXYZ \u00a0\u200b.,-_1",
+        *"abcXYZ \u0301\u0323\u20dd\u0903\u00a0\u200b.,-_1",
     ]
 )
 
@@ -64,6 +64,14 @@ def test_every_character_is_shown_as_in_the_kernel(page, form):
     texts = [form.format(c) for c in KNOWN]
     differ = [t for t, shown in zip(texts, page(texts), strict=True) if shown != show_invisible(t)]
     assert [" ".join(f"{ord(c):04X}" for c in text) for text in differ] == []
+
+
+def test_marks_that_would_reach_a_button_are_written_out(page):
+    marks = "\u0323\u0331" * 40
+    shown = show_invisible(f"mkdir Z{marks}")
+    assert shown == f"mkdir Z{marks[:4]}" + "⟨U+0323⟩⟨U+0331⟩" * 38
+    assert page([f"mkdir Z{marks}"]) == [shown]
+    assert show_invisible("Việt ทั้งที่ בְּרֵאשִׁ֖ית") == "Việt ทั้งที่ בְּרֵאשִׁ֖ית"
 
 
 @settings(max_examples=300)
