@@ -7,7 +7,6 @@ command that is not understood is never allowed.
 
 import hashlib
 import os
-import stat
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
@@ -26,7 +25,12 @@ from agent_magics.approval.rules_file import (
     read_rules,
     rule_text,
 )
-from agent_magics.config_files.places import FOLDER, trust_folder, user_rules_file
+from agent_magics.config_files.places import (
+    FOLDER,
+    make_project_folder,
+    trust_folder,
+    user_rules_file,
+)
 from agent_magics.config_files.toml_edit import write_text
 from agent_magics.config_files.trust import TrustedDigest
 from agent_magics.files.locks import locked
@@ -184,7 +188,7 @@ class RuleBook:
         """Trust the project's file with its current content, so that its allowing rules apply.
 
         Raises:
-            OSError: the digest could not be stored.
+            FatalError: the digest could not be stored.
         """
         self._trusted.keep(self.project.digest)
 
@@ -215,7 +219,7 @@ class RuleBook:
             FatalError: the file has untrusted allowing rules, or is malformed.
             OSError: it cannot be written.
         """
-        _check_folder(self.project_file.parent)
+        make_project_folder(self.project_file.parent)
         with locked(self.project_file):
             return self._add(proposed, comment)
 
@@ -294,10 +298,3 @@ def _is_about(rule: Rule, agent: str) -> bool:
 def _is_equivalent(one: Rule, other: Rule) -> bool:
     blank: dict[str, Any] = {"justification": "", "origin": "", "file": "", "number": 0, "line": 0}
     return replace(one, by_answer=False, **blank) == replace(other, by_answer=False, **blank)
-
-
-def _check_folder(folder: Path) -> None:
-    """Create the project's settings folder; it may not be a link to another place."""
-    folder.mkdir(exist_ok=True)
-    if not stat.S_ISDIR(folder.lstat().st_mode):
-        raise FatalError(f"{folder} is no folder of this project; nothing was written.")

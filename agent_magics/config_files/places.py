@@ -1,8 +1,11 @@
 """Tells where our own files stand: the person's settings and state, and a project's settings."""
 
 import os
+import stat
 from functools import lru_cache
 from pathlib import Path
+
+from agent_magics.protocol.errors import FatalError
 
 # The folder of a project's settings, rules, tools and servers.
 FOLDER = ".agent_magics"
@@ -25,6 +28,18 @@ def _folders(*variables: str | None) -> tuple[Path, Path]:
 
     found = platformdirs.PlatformDirs("agent-magics", appauthor=False)
     return found.user_config_path, found.user_state_path
+
+
+def make_project_folder(folder: Path) -> None:
+    """Make the folder of a project's settings; it may not be a link to another place.
+
+    Raises:
+        FatalError: it is none of the project.
+        OSError: it cannot be made.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if not stat.S_ISDIR(folder.lstat().st_mode):
+        raise FatalError(f"{folder} is no folder of this project; nothing was written.")
 
 
 def user_rules_file() -> Path:

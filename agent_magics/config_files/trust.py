@@ -77,10 +77,13 @@ class TrustedDigest:
         """Store `digest` as the only trusted one.
 
         Raises:
-            OSError: it could not be written.
+            FatalError: it could not be written.
         """
-        self._kept_in.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_text(self._file, json.dumps({"folder": str(self._folder), "digest": digest}))
+        try:
+            self._kept_in.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write_text(self._file, json.dumps({"folder": str(self._folder), "digest": digest}))
+        except OSError as error:
+            raise FatalError(f"Your trust could not be kept: {error}.") from None
 
 
 class Trustable(ABC, Generic[_Found]):
@@ -135,7 +138,4 @@ class Trustable(ABC, Generic[_Found]):
                 f"{self.what} in {self.folder} are not (or no longer) those of "
                 f"{digest[:SHOWN_DIGEST]}; look at them again: {self.command}."
             )
-        try:
-            self._trusted.keep(now)
-        except OSError as error:
-            raise FatalError(f"Your trust could not be kept: {error}.") from None
+        self._trusted.keep(now)

@@ -3,7 +3,6 @@
 import os
 import random
 import shlex
-import shutil
 import tempfile
 import threading
 import weakref
@@ -14,7 +13,7 @@ from typing import Any
 
 from agent_magics.exec.launcher.wire import Confinement
 from agent_magics.exec.process import Process, end_all
-from agent_magics.exec.temporary_files import scratch_folder
+from agent_magics.exec.temporary_files import remove_own, scratch_folder
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.text.brief import brief_line
 
@@ -94,7 +93,7 @@ class ProcessManager:
                     raise FatalError(
                         f"No folder for temporary files can be made: {error}."
                     ) from None
-                self._remove_tmpdir = weakref.finalize(self, _remove, self._tmpdir, os.getpid())
+                self._remove_tmpdir = weakref.finalize(self, remove_own, self._tmpdir, os.getpid())
                 self._remove_tmpdir.atexit = False  # the folder around it goes at exit
             return self._tmpdir
 
@@ -302,8 +301,3 @@ def _after_fork_in_child() -> None:
 
 _managers: "weakref.WeakSet[ProcessManager]" = weakref.WeakSet()
 os.register_at_fork(after_in_child=_after_fork_in_child)
-
-
-def _remove(folder: Path, owner: int) -> None:
-    if os.getpid() == owner:  # a forked child keeps the parent's folder
-        shutil.rmtree(folder, ignore_errors=True)

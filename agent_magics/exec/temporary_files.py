@@ -27,8 +27,7 @@ class _Scratch:
 
     def remove(self) -> None:
         """Remove the folder with its contents; a forked child keeps the parent's."""
-        if os.getpid() == self.owner:
-            shutil.rmtree(self.path, ignore_errors=True)
+        remove_own(self.path, self.owner)
 
     def close(self) -> None:
         """Close the descriptor; the lock is kept while a forked process holds it too."""
@@ -56,6 +55,12 @@ def scratch_folder() -> Path:
             _scratch = _Scratch(parent)
             atexit.register(_scratch.remove)
         return _scratch.path
+
+
+def remove_own(folder: Path, owner: int) -> None:
+    """Remove a folder, but not in a child that was forked from its owner."""
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def sweep(parent: Path) -> None:

@@ -20,6 +20,7 @@ from agent_magics.files.paths import read_judge
 from agent_magics.files.plain_files import load_json, open_plain, read_plain
 from agent_magics.protocol.codec import is_typed
 from agent_magics.protocol.errors import FatalError
+from agent_magics.text.brief import number_of
 
 # Limit in bytes of the contents that one conversation keeps; the oldest turns are dropped first.
 MOST_KEPT = 256 * 1024 * 1024
@@ -199,6 +200,20 @@ class ChangeJournal:
         with self._lock:
             return [turn for turn in reversed(self._turns.values()) if not turn.undone]
 
+    def latest(self, count: int | None = None) -> list[TurnChanges]:
+        """Return the last turns that changed files, or all of them; the newest first.
+
+        Raises:
+            FatalError: there are fewer, or none.
+        """
+        turns = self.turns
+        if not turns:
+            raise FatalError("No turn of this conversation changed files.")
+        if count is not None and not 1 <= count <= len(turns):
+            there = number_of(len(turns), "turn")
+            raise FatalError(f"Only {there} of this conversation changed files; not {count:,}.")
+        return turns[:count]
+
     def changes_of(self, turns: Sequence[TurnChanges]) -> list[PathChange]:
         """Return the combined change of each path by these turns."""
         return self._compose(turns, doubtful=True)[0]
@@ -331,14 +346,7 @@ class ChangeJournal:
             FatalError: there are fewer turns, or a file could not be written.
         """
         with self._lock:
-            turns = self.turns[:count]
-            if len(turns) < count or not turns:
-                there = len(turns)
-                raise FatalError(
-                    "No turn of this conversation changed files."
-                    if not there
-                    else f"Only {there} turn{'s' * (there > 1)} of this conversation changed files."
-                )
+            turns = self.latest(count)
             changes, broken, left = self._compose(turns, doubtful=doubtful)
             result = self._go(turns, changes, broken, left, rest)
             if not result.obstacles or rest:

@@ -109,8 +109,5 @@ def trust(what: str, waiting: Sequence[_Each], digest: str) -> list[_Each]:
             f"{digest[:SHOWN_DIGEST]}. It may have changed since; look again with {command}."
         )
     for one in chosen:
-        try:
-            TrustedDigest(one.place, trust_folder(what)).keep(one.digest)
-        except OSError as error:
-            raise FatalError(f"Your trust could not be kept: {error}.") from None
+        TrustedDigest(one.place, trust_folder(what)).keep(one.digest)
     return chosen

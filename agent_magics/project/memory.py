@@ -23,7 +23,7 @@ from agent_magics.files.beneath import create_file, real_path
 from agent_magics.files.plain_files import read_plain
 from agent_magics.project.fingerprints import Anchor, Fingerprints
 from agent_magics.project.texts import clean_text, decode_text, names_in, opened
-from agent_magics.protocol.errors import RespondToModel, clause
+from agent_magics.protocol.errors import FatalError, RespondToModel, clause
 from agent_magics.text.brief import brief
 from agent_magics.text.secrets import KEY_SHAPES
 
@@ -181,7 +181,7 @@ class NoteFolder(Trustable[StoredNotes]):
         if self.scope == "project" and is_usable:
             data = {topic: content.encode()} if content is not None else {}
             rest = {name: kept for name, kept in found.files.items() if name != topic}
-            with suppress(OSError):  # then it has to be trusted anew, as the person will see
+            with suppress(FatalError):  # then it has to be trusted anew, as the person will see
                 self._trusted.keep(digest_of({**rest, **data}.items()))
         return _diff(self._file(topic), before, content)
 

@@ -72,6 +72,11 @@ class Answer(Op):
     by: str = "person"
 
 
+def denied(question_id: str = "", reason: str = "") -> Answer:
+    """Return the denial that policy gives to a question which nobody is asked."""
+    return Answer(question_id=question_id, decision="deny", feedback=reason, by="policy")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DynamicToolResponse(Op):
     """The result of a tool that an external client ran."""

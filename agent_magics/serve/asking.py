@@ -11,9 +11,9 @@ from typing import Any
 
 from mcp_types import ElicitRequestFormParams, ElicitResult
 
-from agent_magics.engine.foreground.host import ProgramHost, denied
+from agent_magics.engine.foreground.host import ProgramHost
 from agent_magics.protocol.events import ApprovalRequested, Question
-from agent_magics.protocol.ops import Answer
+from agent_magics.protocol.ops import Answer, denied
 from agent_magics.render.visible import pretty_shortened, show_shortened
 
 CANNOT_ASK = (
@@ -38,7 +38,7 @@ class ClientHost(ProgramHost):
     def answer(self, question: Question) -> Any:
         """Ask the client for approval; deny every other kind of question."""
         if not isinstance(question, ApprovalRequested):
-            return denied(question, CANNOT_ASK)
+            return denied(question.question_id, CANNOT_ASK)
         return self._ask(question)
 
     async def _ask(self, question: ApprovalRequested) -> Answer:
@@ -64,7 +64,7 @@ def form_of(question: Question) -> ElicitRequestFormParams:
 def answer_of(question: Question, result: ElicitResult | None) -> Answer:
     """Convert a client's elicitation result to an answer; only a clear yes approves."""
     if result is None:
-        return denied(question, CANNOT_ASK)
+        return denied(question.question_id, CANNOT_ASK)
     approved = result.action == "accept" and (result.content or {}).get("approve") is True
     feedback = "" if approved else "the person at the client said no"
     return Answer(

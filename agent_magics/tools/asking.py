@@ -14,7 +14,7 @@ from agent_magics.protocol.config import ApprovalPolicy
 from agent_magics.protocol.errors import RespondToModel, TurnAbort, clause
 from agent_magics.protocol.events import UserInputRequested, UserQuestion
 from agent_magics.protocol.items import JsonMapping
-from agent_magics.protocol.ops import Answer
+from agent_magics.protocol.ops import Answer, denied
 from agent_magics.protocol.tools import ToolOutput
 
 DECIDE = "Decide what is most likely meant, and say in your answer what you assumed."
@@ -81,7 +81,7 @@ def recorded_answer(asked: UserInputRequested, ctx: ToolContext) -> Answer | Non
 
 async def _ask(asked: UserInputRequested, ctx: ToolContext) -> Answer:
     if ctx.config.approval is ApprovalPolicy.NEVER:
-        return Answer(question_id="", decision="deny", feedback=NEVER, by="policy")
+        return denied(reason=NEVER)
     return await ctx.turn.ask(UserInputRequested, call_id=ctx.call_id, questions=asked.questions)
 
 

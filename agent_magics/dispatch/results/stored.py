@@ -7,7 +7,6 @@ conversation and are never used twice in it.
 
 import os
 import re
-import shutil
 import tempfile
 import threading
 import weakref
@@ -19,6 +18,7 @@ from typing import Any
 
 from agent_magics.dispatch.results.sources import StoredText, TextSource, Value
 from agent_magics.dispatch.results.values import describe_value, estimate_size, format_size
+from agent_magics.exec.temporary_files import remove_own
 from agent_magics.protocol.errors import RespondToModel, clause
 
 MEMORY_LIMIT = 256 * 1024 * 1024  # characters and bytes of all results of a conversation
@@ -298,7 +298,7 @@ class HandleStore:
         if self._folder is None:
             parent = None if self._parent is None else self._parent()
             self._folder = Path(tempfile.mkdtemp(prefix="results-", dir=parent))
-            self._remove_folder = weakref.finalize(self, _remove, self._folder, os.getpid())
+            self._remove_folder = weakref.finalize(self, remove_own, self._folder, os.getpid())
         return self._folder
 
     def _known(self) -> str:
@@ -313,8 +313,3 @@ def _is_there(entry: _StoredResult) -> bool:
     if isinstance(entry.source, Value):
         return entry.source.get() is not None
     return entry.source is not None or entry.path is not None
-
-
-def _remove(folder: Path, owner: int) -> None:
-    if os.getpid() == owner:  # a forked child leaves its parent's files alone
-        shutil.rmtree(folder, ignore_errors=True)

@@ -107,9 +107,7 @@ class ChangedFiles:
             FatalError: there is no such turn.
         """
         journal = self.journal_to_undo(cwd)
-        if not 1 <= turn <= len(journal.turns):
-            raise FatalError(f"{len(journal.turns)} turns changed files; there is no {turn}.")
-        return diff_event(journal, [journal.turns[turn - 1]], cwd).diff
+        return diff_event(journal, journal.latest(turn)[-1:], cwd).diff
 
     def review(self, turn_id: str, cwd: Path, tell: Callable[[str], object]) -> TurnReview | None:
         """Return the review of a turn's changes, the same one each time; None for none.

@@ -13,7 +13,7 @@ from agent_magics.engine.foreground.sync_bridge import run_to_end
 from agent_magics.mcp.elicitation.answers import accepted
 from agent_magics.protocol.errors import error_text
 from agent_magics.protocol.events import ApprovalRequested, FormRequested, Question
-from agent_magics.protocol.ops import DECISIONS, Answer
+from agent_magics.protocol.ops import DECISIONS, Answer, denied
 
 NOBODY = (
     "nobody can be asked here. To allow such calls beforehand, answer with on_question=...; "
@@ -45,7 +45,9 @@ class ProgramHost:
     def answer(self, question: Question) -> "Answer | Awaitable[Answer]":
         """Ask `on_question`, plain or async."""
         if self._on_question is None:
-            return denied(question, NOBODY_FORM if isinstance(question, FormRequested) else NOBODY)
+            return denied(
+                question.question_id, NOBODY_FORM if isinstance(question, FormRequested) else NOBODY
+            )
         answer = self._on_question(question)
         if inspect.isawaitable(answer):
             return self._await(question, answer)
@@ -62,11 +64,6 @@ class ProgramHost:
     def guard(self) -> AbstractContextManager[Any]:
         """Restore Python's SIGINT handler, since asyncio's own would only cancel a task."""
         return handling(signal.SIGINT, signal.default_int_handler)
-
-
-def denied(question: Question, reason: str = NOBODY) -> Answer:
-    """Return the denial that policy gives when nobody can be asked."""
-    return Answer(question_id=question.question_id, decision="deny", feedback=reason, by="policy")
 
 
 def as_answer(question: Question, value: object) -> Answer:
@@ -87,7 +84,8 @@ def as_answer(question: Question, value: object) -> Answer:
     if not isinstance(decision, str) or not (any_words or decision in DECISIONS):
         choices = ", ".join(DECISIONS)
         return denied(
-            question, f"on_question returned {value!r}, which is no decision; there are: {choices}."
+            question.question_id,
+            f"on_question returned {value!r}, which is no decision; there are: {choices}.",
         )
     edited = getattr(value, "edited_arguments", None)
     return Answer(
@@ -104,4 +102,4 @@ def as_answer(question: Question, value: object) -> Answer:
 
 def broken(question: Question, error: Exception) -> Answer:
     """Return a denial that says how `on_question` itself failed."""
-    return denied(question, f"on_question raised {error_text(error)}")
+    return denied(question.question_id, f"on_question raised {error_text(error)}")

@@ -8,7 +8,7 @@ from agent_magics.engine.repetition.detector import RepetitionDetector
 from agent_magics.protocol.config import ApprovalPolicy
 from agent_magics.protocol.errors import RespondToModel, TurnAbort, clause
 from agent_magics.protocol.events import ApprovalDecided, ApprovalRequested
-from agent_magics.protocol.ops import Answer
+from agent_magics.protocol.ops import Answer, denied
 
 _NOBODY = "nobody can be asked here"
 _DENIED = (
@@ -48,7 +48,7 @@ class RepetitionApproval:
     async def _answer(self, call: CallInProgress, reason: str) -> Answer:
         name = call.call.tool_name
         if call.turn.config.approval is ApprovalPolicy.NEVER:
-            answer = Answer(question_id="", decision="deny", by="policy")
+            answer = denied()
         else:
             answer = await call.turn.ask(
                 ApprovalRequested,

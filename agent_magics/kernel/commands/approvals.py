@@ -79,10 +79,7 @@ def _trust(notebook: NotebookAgents) -> str:
     if not book.project.rules:
         raise FatalError(f"There are no rules to trust: {book.project_file} has none.")
     new = book.withheld
-    try:
-        book.trust()
-    except OSError as error:
-        raise FatalError(f"That the rules are trusted could not be kept: {error}.") from None
+    book.trust()
     if not new:
         return f"All rules of {code_span(str(book.project_file))} hold already."
     rows = [_approval_row(rule, book) for rule in new]

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from agent_magics.app import Agent
-from agent_magics.engine.foreground.host import denied
 from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.files.plain_files import replace_file
 from agent_magics.kernel.cell.publishing import (
@@ -26,7 +25,7 @@ from agent_magics.kernel.questions.drawing import question_widget
 from agent_magics.kernel.questions.ladder import CellHost
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import ApprovalRequested, Question
-from agent_magics.protocol.ops import Answer
+from agent_magics.protocol.ops import Answer, denied
 from agent_magics.records.places import rollout_folder
 from agent_magics.render.markdown import code_span
 
@@ -172,7 +171,7 @@ class ServedHost:
 
 
 def _not_seen(question: Question) -> Answer:
-    return denied(question, _NOT_SEEN)
+    return denied(question.question_id, _NOT_SEEN)
 
 
 # -- the word --------------------------------------------------------------------------------------

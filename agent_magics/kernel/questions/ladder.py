@@ -18,12 +18,11 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from agent_magics.dispatch.person_code import marks_person_code
-from agent_magics.engine.foreground.host import denied
 from agent_magics.engine.foreground.interrupt import interruptible
 from agent_magics.kernel.lab.link import LabLink
 from agent_magics.kernel.live.capture import uncaptured
 from agent_magics.kernel.questions.typed_forms import type_in_form
-from agent_magics.mcp.elicitation.answers import accepted, declined, unusable
+from agent_magics.mcp.elicitation.answers import accepted, unusable
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import (
     ApprovalRequested,
@@ -32,7 +31,7 @@ from agent_magics.protocol.events import (
     Question,
     UserInputRequested,
 )
-from agent_magics.protocol.ops import DECISIONS, Answer
+from agent_magics.protocol.ops import DECISIONS, Answer, denied
 from agent_magics.render.visible import pretty_shortened, show_invisible, show_shortened
 
 # Seconds for a widget's report that it was drawn; more where one was drawn before, since
@@ -143,7 +142,7 @@ class NotebookHost:
         """
         form = question if isinstance(question, FormRequested) else None
         if form is not None and (reason := unusable(form)):
-            return declined(form, reason)
+            return denied(form.question_id, reason)
         if self._beforehand:
             decision = self._beforehand.popleft()
             if form is not None and decision.startswith("approve"):
@@ -151,7 +150,7 @@ class NotebookHost:
             return Answer(question_id=question.question_id, decision=decision, by="beforehand")
         if waits or stdin_allowed(self._shell):
             return None
-        return denied(question, no_stdin_reason(question))
+        return denied(question.question_id, no_stdin_reason(question))
 
     def type_in(self, question: Question) -> Answer:
         """Ask with ``input()``."""
@@ -295,9 +294,9 @@ def type_in(question: Question) -> Answer:
         try:
             return type_in_form(question, _print_above)
         except EOFError:
-            return denied(question, no_stdin_reason(question))
+            return denied(question.question_id, no_stdin_reason(question))
     if not isinstance(question, ApprovalRequested):
-        return denied(question, "this kind of question cannot be asked here yet")
+        return denied(question.question_id, "this kind of question cannot be asked here yet")
     _print_above(question_text(question))
     offered = (*_offered(question), *(["edit"] if _can_be_typed(question.editable) else []))
     words = [
@@ -316,7 +315,7 @@ def type_in(question: Question) -> Answer:
                 edited = input("Run instead (Enter alone: back): ").strip()
                 decision = "approve" if edited else ""
         except EOFError:
-            return denied(question, NO_STDIN)
+            return denied(question.question_id, NO_STDIN)
         if decision in offered:
             return Answer(
                 question_id=question.question_id,

@@ -1,11 +1,11 @@
 """Adds, removes or enables one MCP server in a `config.toml`; everything else is kept unchanged."""
 
 import os
-import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from agent_magics.config_files.places import make_project_folder
 from agent_magics.config_files.toml_edit import with_switch, with_table, without_table, write_text
 from agent_magics.config_files.toml_places import decode, parse_toml, read_settings
 from agent_magics.files.locks import locked
@@ -80,7 +80,10 @@ class McpFile:
         return decode(data or b"", self.path)
 
     def _change(self, change: Callable[[str], str]) -> None:
-        self._make_folder()
+        if self._project:
+            make_project_folder(self.path.parent)
+        else:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
         with locked(self.path):
             self._change_locked(change)
 
@@ -97,10 +100,3 @@ class McpFile:
             others = [(path, data) for path, data in files if path != self.path]
             # The digest of the intended text, in case the file has changed since.
             project.trust(project.digest([*others, (self.path, text.encode("utf-8"))]))
-
-    def _make_folder(self) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        if self._project and not stat.S_ISDIR(self.path.parent.lstat().st_mode):
-            raise FatalError(
-                f"{self.path.parent} is no folder of this project; nothing was written."
-            )

@@ -13,7 +13,7 @@ from agent_magics.mcp.elicitation.user_input import question_fields
 from agent_magics.protocol.events import FormRequested, UserInputRequested
 from agent_magics.protocol.items import JsonMapping, JsonObject
 from agent_magics.protocol.mcp import Elicitation
-from agent_magics.protocol.ops import Answer
+from agent_magics.protocol.ops import Answer, denied
 
 
 def accepted(
@@ -28,11 +28,11 @@ def accepted(
         by: who answered.
     """
     if reason := unusable(question):
-        return declined(question, reason)
+        return denied(question.question_id, reason)
     fitting, problems = checked_content(question, content)
     if problems:
         description = "; ".join(f"{name}: {problem}" for name, problem in problems.items())
-        return declined(question, f"the answer does not fit the form: {description}")
+        return denied(question.question_id, f"the answer does not fit the form: {description}")
     left_out = dict.fromkeys(content or ())  # explicit, otherwise their defaults would apply
     return Answer(
         question_id=question.question_id,
@@ -50,11 +50,6 @@ def unusable(question: FormRequested) -> str:
         asker = getattr(question, "server", "the model")
         return f"the question of {asker} cannot be shown: {problem}"
     return ""
-
-
-def declined(question: FormRequested, reason: str) -> Answer:
-    """Return a denial of a question that was not shown to anybody."""
-    return Answer(question_id=question.question_id, decision="deny", feedback=reason, by="policy")
 
 
 def address_of(question: Elicitation | FormRequested) -> str:

@@ -4,7 +4,6 @@ A run is that of a sub-agent, without a place among those of the agent and witho
 """
 
 import asyncio
-from typing import Any
 
 from agent_magics.delegation.child import SubAgent
 from agent_magics.delegation.parent import ParentLink, PresentTurns
@@ -16,7 +15,7 @@ from agent_magics.engine.session import Session
 from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.models.wires.responses.items import encode_tools
 from agent_magics.protocol.items import UserMessage
-from agent_magics.protocol.ops import Answer
+from agent_magics.protocol.ops import denied
 from agent_magics.rows.asking import Pace, RowAnswer, RowQuestion
 from agent_magics.time_limit import TimeLimit
 
@@ -87,7 +86,11 @@ class AgentAsker:
         session = Session(self._parent.engine, f"{self._parent.agent}/row", None)
         clock = TimeLimit(LONGEST, lambda: agent.stop(f"it took more than {LONGEST:g} seconds"))
         link = ParentLink(
-            session.agent, self._parent.conversation, PresentTurns(), clock, _answer_nobody
+            session.agent,
+            self._parent.conversation,
+            PresentTurns(),
+            clock,
+            lambda question: denied(question.question_id),
         )
         request = SubAgentRequest(task="")
         own = narrowed(
@@ -117,11 +120,6 @@ class AgentAsker:
         """Wait until all runs have released what they held."""
         while self._closing:
             await asyncio.wait(self._closing)
-
-
-def _answer_nobody(question: Any) -> Answer:
-    """Deny what a run would ask a person: rows run under the policy "never"."""
-    return Answer(question_id=question.question_id, decision="deny", by="policy")
 
 
 def described(setup: TurnConfig, requests: int, *, reads_only: bool) -> dict[str, object]:

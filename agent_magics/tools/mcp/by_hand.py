@@ -13,7 +13,7 @@ from typing import Any
 from agent_magics.dispatch.consent.flood import QuestionLimit
 from agent_magics.protocol.events import ElicitationRequested
 from agent_magics.protocol.mcp import Elicitation, ElicitationAnswer, McpCallbacks, Sampling
-from agent_magics.protocol.ops import Answer
+from agent_magics.protocol.ops import Answer, denied
 from agent_magics.tools.mcp.callbacks import answer_of
 
 _LOG = logging.getLogger("agent_magics")
@@ -26,7 +26,7 @@ Start = Callable[[McpCallbacks], "Future[Any]"]
 
 def decline(question: ElicitationRequested) -> Answer:
     """Decline a server's question because there is nobody to ask."""
-    return Answer(question_id=question.question_id, decision="deny", by="policy")
+    return denied(question.question_id)
 
 
 def wait_for_call(start: Start, ask: Ask) -> object:

@@ -11,7 +11,6 @@ from agent_magics.file_history.workspace import memories_of
 from agent_magics.kernel.cell.publishing import CellPublisher
 from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
-from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import TurnDiffUpdated
 from agent_magics.protocol.items import Json
 from agent_magics.render.describe import one_line
@@ -19,35 +18,23 @@ from agent_magics.render.diffs.changes import changes_item, changes_markdown, ch
 from agent_magics.render.diffs.side_by_side import side_by_side
 from agent_magics.render.markdown import code_span
 from agent_magics.render.tables import table
-from agent_magics.text.brief import first_of, number_of
+from agent_magics.text.brief import first_of
 
 
 def _show(notebook: NotebookAgents, agent: Agent, number: int = 1) -> None:
     """Show what a turn changed in files, counted back from the last."""
-    journal, turns = _turns(agent)
-    if number > len(turns):
-        raise FatalError(
-            f"Only {number_of(len(turns), 'turn')} of this conversation changed files."
-        )
-    _publish(notebook, agent, journal, turns[number - 1 : number])
+    journal = _journal(agent)
+    _publish(notebook, agent, journal, journal.latest(number)[-1:])
 
 
 def _show_all(notebook: NotebookAgents, agent: Agent) -> None:
     """Show what all turns changed in files."""
-    journal, turns = _turns(agent)
-    _publish(notebook, agent, journal, turns)
+    journal = _journal(agent)
+    _publish(notebook, agent, journal, journal.latest())
 
 
-def _turns(agent: Agent) -> tuple[ChangeJournal, Sequence[TurnChanges]]:
-    """Return the record of an agent's changes, and the turns that changed files.
-
-    Raises:
-        FatalError: none did.
-    """
-    journal = agent.session.conversation.files.journal_to_undo(agent.config.cwd)
-    if not journal.turns:
-        raise FatalError("No turn of this conversation changed files.")
-    return journal, journal.turns
+def _journal(agent: Agent) -> ChangeJournal:
+    return agent.session.conversation.files.journal_to_undo(agent.config.cwd)
 
 
 def _publish(
@@ -60,9 +47,9 @@ def _publish(
 
 def _list(_notebook: NotebookAgents, agent: Agent) -> str:
     """List the turns that changed files."""
-    journal, turns = _turns(agent)
+    journal = _journal(agent)
     rows = []
-    for number, turn in enumerate(turns, start=1):
+    for number, turn in enumerate(journal.latest(), start=1):
         event = diff_event(journal, [turn], agent.config.cwd)
         names = first_of([code_span(file.path) for file in event.files], 5)
         rows.append((str(number), code_span(one_line(turn.title)), names))
