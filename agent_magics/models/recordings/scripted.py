@@ -11,7 +11,8 @@ from typing import TypeAlias, get_args
 from agent_magics.models.base import Encoded, ModelEvent, ModelRequest, TranscriptMaker
 from agent_magics.models.recordings.handwritten import arguments_text, write_reply
 from agent_magics.models.wire_capture import WireCapture
-from agent_magics.models.wires.responses.model import decode_stream
+from agent_magics.models.wires.answer import read_answer
+from agent_magics.models.wires.responses.model import ResponseDecoder
 from agent_magics.protocol.checked import check
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import AssistantMessage, FunctionCall, Item, JsonMapping
@@ -87,7 +88,7 @@ class ScriptedModel:
         Raises:
             FatalError: the script has no more answers.
         """
-        async with aclosing(decode_stream(self._reply_bytes(request))) as events:
+        async with aclosing(read_answer(self._reply_bytes(request), ResponseDecoder())) as events:
             async for event in events:
                 yield event
 

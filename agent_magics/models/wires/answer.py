@@ -8,7 +8,14 @@ from contextlib import aclosing, suppress
 from functools import cache
 from typing import Any, ClassVar
 
-from agent_magics.models.base import CallChunk, ModelEvent, ReasoningChunk, ResponseDone, TextChunk
+from agent_magics.models.base import (
+    CallChunk,
+    ModelEvent,
+    Notice,
+    ReasoningChunk,
+    ResponseDone,
+    TextChunk,
+)
 from agent_magics.models.bounds import EVENT_BYTES, MOST_PARTS, TEXT_LENGTH, bounded, too_large
 from agent_magics.models.faults import Fault, Garbled, cut_short
 from agent_magics.models.wires.sse import SseDecoder, SseEvent
@@ -133,6 +140,10 @@ class AnswerDecoder(ABC):
         with suppress(Garbled):  # the connection broke in the middle of an event
             self._decode(self._reader.close())
         return self._events.take()
+
+    def tell(self, message: str) -> None:
+        """Add a notice for the person, before the answer."""
+        self._events.add(Notice(message))
 
     def unfinished(self) -> FatalError:
         """Return the error for bytes that ended before the answer did."""

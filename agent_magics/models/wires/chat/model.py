@@ -8,7 +8,6 @@ from agent_magics.models.base import (
     ItemDone,
     ModelEvent,
     ModelRequest,
-    Notice,
     ReasoningChunk,
     ResponseDone,
     TextChunk,
@@ -96,10 +95,6 @@ class ChatDecoder(AnswerDecoder):
         self._warned = False
         self._usage = Usage()
         self._finish: Finish = "completed"
-
-    def tell(self, message: str) -> None:
-        """Add a notice for the person, before the answer."""
-        self._events.add(Notice(message))
 
     def _warn_once(self, message: str) -> None:
         """Add only the first of such notices, since every chunk may carry the usage."""

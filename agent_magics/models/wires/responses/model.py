@@ -1,15 +1,13 @@
 """Implements the Responses API client: requests and stream."""
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from agent_magics.models.base import (
     Finish,
     ItemDone,
-    ModelEvent,
     ModelRequest,
-    Notice,
     ReasoningChunk,
     ResponseDone,
     SearchProgress,
@@ -18,7 +16,7 @@ from agent_magics.models.base import (
 from agent_magics.models.faults import Garbled, stated_fault
 from agent_magics.models.providers.endpoints import WireName
 from agent_magics.models.providers.families import family_of
-from agent_magics.models.wires.answer import AnswerDecoder, parse_event, read_answer
+from agent_magics.models.wires.answer import AnswerDecoder, parse_event
 from agent_magics.models.wires.answer_schema import fitted, responses_format
 from agent_magics.models.wires.bodies import FrameCache, compact
 from agent_magics.models.wires.remote import RemoteModel
@@ -193,10 +191,7 @@ class ResponseDecoder(AnswerDecoder):
         if fields.get("type") == "response.incomplete" or response.get("status") == "incomplete":
             reason = (response.get("incomplete_details") or {}).get("reason")
             finish = FINISHES.get(reason, "incomplete")
-        self.done = ResponseDone(decode_usage(response.get("usage"), self._warn), finish)
-
-    def _warn(self, message: str) -> None:
-        self._events.add(Notice(message))
+        self.done = ResponseDone(decode_usage(response.get("usage"), self.tell), finish)
 
     def _read_document(self, response: JsonMapping) -> None:
         if response.get("status") == "failed":
@@ -255,17 +250,6 @@ def _search_key(fields: JsonMapping, data: JsonMapping) -> str:
 
 def _text_of(delta: object) -> str:
     return delta if isinstance(delta, str) else ""
-
-
-async def decode_stream(chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[ModelEvent, None]:
-    """Yield the model events of one answer's SSE bytes, `ResponseDone` last.
-
-    Raises:
-        FatalError: the provider reported a failure, or the bytes ended too early.
-    """
-    async with aclosing(read_answer(chunks, ResponseDecoder())) as events:
-        async for event in events:
-            yield event
 
 
 # -- sending -------------------------------------------------------------------------------------

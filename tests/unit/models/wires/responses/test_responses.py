@@ -22,7 +22,8 @@ from agent_magics.models.base import (
 )
 from agent_magics.models.recordings.scripted import SeenHistory
 from agent_magics.models.retry import RetryPolicy
-from agent_magics.models.wires.responses.model import ResponseDecoder, ResponsesModel, decode_stream
+from agent_magics.models.wires.answer import read_answer
+from agent_magics.models.wires.responses.model import ResponseDecoder, ResponsesModel
 from agent_magics.models.wires.sse import encode_event
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import (
@@ -132,7 +133,7 @@ def play(*chunks):
             yield chunk
 
     async def run():
-        return [event async for event in decode_stream(source())]
+        return [event async for event in read_answer(source(), ResponseDecoder())]
 
     return asyncio.run(run())
 
