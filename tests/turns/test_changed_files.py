@@ -89,7 +89,7 @@ def test_a_turn_that_changes_nothing_is_not_told(agent):
     assert not of_kind(result, TurnDiffUpdated) and result.diff == ""
     with pytest.raises(FatalError, match="No turn of this conversation changed files"):
         one.undo()
-    with pytest.raises(FatalError, match="0 turns changed files"):
+    with pytest.raises(FatalError, match="No turn of this conversation changed files"):
         one.diff()
 
 
