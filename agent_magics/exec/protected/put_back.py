@@ -32,7 +32,7 @@ class Finding:
         change: "changed", "removed" or "new".
         done: "restored", "moved" (away), or "" where it is only reported.
         kept: where the changed or new one is now, or "".
-        why: the reason where nothing was done.
+        why: the reason where nothing was done, or less than was wanted.
     """
 
     path: str
@@ -53,7 +53,8 @@ class Finding:
         if self.done == "restored":
             return f"restored {self.path}, which was {self.change}{kept}"
         if self.done == "moved":
-            return f"moved {self.path} away, which is {self.change}{kept}"
+            why = f"; {self.why}" if self.why else ""
+            return f"moved {self.path} away, which is {self.change}{kept}{why}"
         return f"{self.path} is {self.change}: {self.why}"
 
 
@@ -222,7 +223,13 @@ def _restore(
             if stat.S_ISDIR(was.mode) and is_now is not None and stat.S_ISDIR(is_now.mode):
                 _set_mode(name, folder, was.mode)
                 return Finding(path, change, "restored")
-            made = _make_beside(name, folder, was)
+            try:
+                made = _make_beside(name, folder, was)
+            except OSError as error:  # a full disk, such as a command can make
+                if is_now is None:
+                    raise
+                why = f"it could not be written again ({error.strerror})"
+                return Finding(path, change, "moved", quarantine.take(name, folder, path), why)
             try:
                 if exists_at(name, folder):
                     kept = quarantine.take(name, folder, path)
@@ -246,8 +253,12 @@ def _make_beside(name: str, folder: int, was: SnapshotEntry) -> str:
         os.symlink(was.content or b"", os.fsencode(made), dir_fd=folder)
         return made
     else:
-        with open(create_file(made, folder), "wb") as file:
-            file.write(was.content or b"")
+        try:
+            with open(create_file(made, folder), "wb") as file:
+                file.write(was.content or b"")
+        except OSError:
+            _discard(made, folder, was.mode)
+            raise
     _set_mode(made, folder, was.mode)
     return made
 

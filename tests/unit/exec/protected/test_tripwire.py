@@ -3,6 +3,7 @@
 import json
 import os
 import queue
+import resource
 import shutil
 import subprocess
 import threading
@@ -460,6 +461,23 @@ def test_the_comparison_is_not_slowed_down_by_what_it_finds(workspace, tmp_path)
         told.get(timeout=60)
     assert time.monotonic() - began < 10  # before, twenty times what the first had taken
     watch.finish()
+
+
+def test_what_cannot_be_written_again_is_at_least_taken_away(workspace, tripwire):
+    """A command can fill the disk, then change what git reads."""
+    config = workspace / ".git/config"
+    before = config.read_bytes()
+    watch = tripwire.arm(confined(workspace))
+    append(config)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        (finding,) = watch.finish()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not config.exists()
+    assert finding.done == "moved" and "File too large" in str(finding)
+    assert before in Path(finding.kept).read_bytes()
 
 
 def _fifo(git: Path) -> None:
