@@ -7,13 +7,16 @@ pipes are served here, on the event loop. It is not sandboxed: it is the person'
 import asyncio
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import anyio
 
+from agent_magics.approval.commands.danger import loose_commands_of, words_that_run
+from agent_magics.approval.commands.place import Effort, TooLongToJudge
+from agent_magics.approval.commands.words import program_of
 from agent_magics.config_files.places import state_folder
 from agent_magics.exec.launcher_client import shared_launcher
 from agent_magics.exec.process import Process
@@ -54,7 +57,7 @@ def server_environment(config: McpServerConfig, source: Mapping[str, str]) -> di
 def _looks_in_its_folder(config: McpServerConfig) -> bool:
     """Tell whether Python would import modules from the workspace, which the model can write."""
     if not Path(config.command or "").name.startswith(("python", "pypy")):
-        return "-m" in config.args
+        return any("-m" in arg.split() for arg in config.args)
     is_value = False
     for arg in config.args:
         if not (is_value or arg.startswith("-")):
@@ -71,6 +74,7 @@ _MODULE_OPTION = re.compile("-[bBdEiIOPqRsSuvVx]*[mc]")
 
 # Programs that download a server and run it. They read files in their folder and above: .npmrc sets
 # the registry, and programs in node_modules/.bin take precedence over the server and `node`.
+_PROGRAM_ENDING = re.compile(r"\.(exe|cmd|bat|ps1)\Z")
 _FETCHING = frozenset({"npx", "pnpx", "bunx", "uvx", "pipx"})
 _FETCHING_WITH = frozenset(
     {("npm", "exec"), ("npm", "x"), ("pnpm", "dlx"), ("yarn", "dlx"), ("bun", "x"), ("uv", "tool")}
@@ -78,8 +82,19 @@ _FETCHING_WITH = frozenset(
 
 
 def _fetches(config: McpServerConfig) -> bool:
-    name = Path(config.command or "").name.removesuffix(".exe")
-    return name in _FETCHING or (name, *config.args[:1]) in _FETCHING_WITH
+    """Tell whether a server is downloaded, also by a command behind a wrapper or in a script."""
+    words = [config.command or "", *config.args]
+    try:
+        commands = [words, *loose_commands_of(words, Effort())]
+    except TooLongToJudge:
+        return True
+    return any(_is_fetching(each[at:]) for each in commands for at in words_that_run(each))
+
+
+def _is_fetching(words: Sequence[str]) -> bool:
+    name = _PROGRAM_ENDING.sub("", program_of(words[0]))
+    subcommand = next((word for word in words[1:] if not word.startswith("-")), "")
+    return name in _FETCHING or (name, subcommand) in _FETCHING_WITH
 
 
 def start_of(config: McpServerConfig, workspace: Path) -> tuple[Path, list[str]]:

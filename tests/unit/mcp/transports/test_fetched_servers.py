@@ -1,6 +1,7 @@
 """Servers that npx and the like fetch: nothing in the workspace decides what runs."""
 
 import json
+import shlex
 import stat
 import subprocess
 from pathlib import Path
@@ -48,9 +49,34 @@ def test_what_is_fetched_starts_elsewhere_and_is_told_where_the_workspace_is(lin
     assert sorted(path.name for path in folder.iterdir()) == ["package.json"]
 
 
-@pytest.mark.parametrize("line", ["node ./server.js", "uv run server.py", "npm run server"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("npx.cmd x", "npm --yes exec x", "pnpm --silent dlx x", "uv -q tool run x"),
+        *("env npx x", "env -i A=b npx x", "env -S 'npx x'", "timeout 60 npx x", "nice uvx x"),
+        *(
+            "bash -c 'npx -y x'",
+            "sh -lc 'exec npx x'",
+            "sh -c 'A=b npx x'",
+            "bash -c 'sleep 1; uvx x'",
+        ),
+    ],
+)
+def test_behind_wrappers_too(line, tmp_path):
+    command, *args = shlex.split(line)
+    folder, _ = start_of(McpServerConfig("x", command=command, args=tuple(args)), tmp_path)
+    assert not folder.is_relative_to(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("node ./server.js", "uv run server.py", "npm run server", "env A=b node server.js"),
+        *("bash -c 'node server.js'", "python server.py npx", "node server.js --with npx"),
+    ],
+)
 def test_what_the_person_has_in_the_workspace_starts_there(line, tmp_path):
-    command, *args = line.split()
+    command, *args = shlex.split(line)
     config = McpServerConfig("x", command=command, args=tuple(args))
     assert start_of(config, tmp_path) == (tmp_path, args)
 
