@@ -216,8 +216,9 @@ class AgentCells:
             "cell": self._notebook.cell_setup.settings_of(options),
             "options": mapping.map_options(options, namespace),
         }
-        host = self._notebook.host
-        return mapping.MapCell(self._notebook.shell, host, agent, blocks=blocks), asked
+        place = "" if options.into else "`_agent.frame`; `--into NAME` gives them a name"
+        shell, host = self._notebook.shell, self._notebook.host
+        return mapping.MapCell(shell, host, agent, blocks=blocks, place=place), asked
 
     def _bind_map(self, result: "MapResult", options: Namespace) -> None:
         self._notebook.shell.user_ns["_agent"] = result

@@ -129,10 +129,19 @@ def test_the_command_is_changed_at_the_page(notebook: Open) -> None:
     question.get_by_role("button", name="Change…").click()
     expect(editor).to_be_focused()
     expect(editor).to_have_value("mkdir one")
+    approve = question.get_by_role("button", name="Approve", exact=True)
+    expect(approve).to_be_enabled()
+    editor.fill("mkdir two")
+    # It would run the command above, not what stands beside it; so would a lasting answer.
+    for name in ("Approve", "Always in this cell"):
+        expect(question.get_by_role("button", name=name, exact=True)).to_be_disabled()
+    expect(question.get_by_role("button", name="Deny", exact=True)).to_be_enabled()
     editor.press("Escape")
     expect(editor).to_be_hidden()
+    expect(approve).to_be_enabled()
     question.get_by_role("button", name="Change…").press("Enter")
-    editor.fill("mkdir two")
+    expect(editor).to_have_value("mkdir two")
+    expect(approve).to_be_disabled()
     editor.press("Control+Enter")
     page.wait_for_end(1)
     here = (page.lab.folder / page.name).parent

@@ -39,8 +39,17 @@ def test_the_table_is_bound_and_the_outcome_stays(kernel):
     (text,) = outcome.items_of("text")
     assert text["text"].startswith("500 of 501 rows have an answer; 1 has an error")
     assert "bad row: `text is missing" in text["text"]
+    assert "The answers are in" not in text["text"]
     said = kernel.run("print(json.dumps([scored.kind[7], len(scored), _agent.progress.failed]))")
     assert json.loads(said.text) == ["Which? row 7", 501, 1]
+
+
+def test_answers_without_a_name_are_said_to_be_in_the_result(kernel):
+    (text,) = kernel.run("%%agent --map df[:2]\nWhich? {{text}}\n").items_of("text")
+    assert text["text"].endswith(
+        "\n\nThe answers are in `_agent.frame`; `--into NAME` gives them a name."
+    )
+    assert kernel.run("print(len(_agent.frame))").text.strip() == "2"
 
 
 def test_it_runs_inside_another_cell(kernel):

@@ -73,6 +73,7 @@ class MapCell(Watcher):
         agent: the agent that asks; so the attribute.
         blocks: whether the main thread is held meanwhile; clicks then need a page that connects.
         is_call: whether the person's code made it; then only a card that was drawn leaves a text.
+        place: where its answers will be, if nobody has said.
     """
 
     def __init__(
@@ -83,7 +84,9 @@ class MapCell(Watcher):
         *,
         blocks: bool = False,
         is_call: bool = False,
+        place: str = "",
     ) -> None:
+        self._place = place
         self._host, self.agent, self._blocks, self._is_call = host, agent, blocks, is_call
         self._live = is_watched(shell)
         self._is_console = not self._live and stdin_allowed(shell)
@@ -189,7 +192,8 @@ class MapCell(Watcher):
         self._open.close_all()
         if self._job is None:
             return
-        bundle = text_bundle(outcome_text(self._job))
+        place = f"\n\nThe answers are in {self._place}." if self._place else ""
+        bundle = text_bundle(outcome_text(self._job) + place)
         if self._card is not None or (self._live and self._told_at):
             self._publisher.update(bundle, self._id)
         elif not self._is_call:

@@ -136,8 +136,17 @@ function render({ model, el }) {
   result.setAttribute("role", "status");
   result.tabIndex = -1;
 
+  // Beside a text that was changed, Approve would run what stands above it.
+  function holdBack() {
+    const changed = !editor.hidden && area.value !== model.get("editable");
+    for (const button of buttons) {
+      button.disabled = changed && button.dataset.decision.startsWith(APPROVE);
+    }
+  }
+
   function showEditor(shown) {
     editor.hidden = !shown;
+    holdBack();
     edit.setAttribute("aria-expanded", String(shown));
     (shown ? area : edit).focus({ preventScroll: true });
   }
@@ -170,6 +179,7 @@ function render({ model, el }) {
     moveFocus(box, result, focused);
   }
 
+  area.addEventListener("input", holdBack);
   box.addEventListener("keydown", (event) => {
     if (event.isComposing) {
       return;
