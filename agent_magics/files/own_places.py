@@ -63,7 +63,7 @@ _PACKAGE = real_path(os.path.dirname(str(sys.modules["agent_magics"].__file__)))
 
 def is_below(path: str, folders: Sequence[str]) -> bool:
     """Tell whether `path` is one of `folders` or below one; compares their text only."""
-    return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
+    return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)
 
 
 def places_that_run_later(writable: Sequence[str]) -> list[str]:

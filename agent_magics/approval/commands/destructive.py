@@ -9,8 +9,9 @@ import re
 from collections.abc import Callable
 from itertools import pairwise, takewhile
 
-from agent_magics.approval.commands.place import CommandPlace, is_below, normal_path
+from agent_magics.approval.commands.place import CommandPlace, normal_path
 from agent_magics.approval.commands.words import Words, is_option, names, program_of
+from agent_magics.files.own_places import is_below
 
 _GLOB_TAIL = re.compile(r"[*.?\[\]{},!]*\Z")  # a last component that may match everything
 _EXPENDABLE = ("/tmp", "/var/tmp", "/dev/shm")

@@ -1,7 +1,7 @@
 """Defines where a command line would run, and the budget for classifying it."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from agent_magics.files.beneath import real_path
@@ -89,8 +89,3 @@ class CommandPlace:
 def normal_path(path: str) -> str:
     """Return an absolute path without ``.``, ``..`` and doubled slashes."""
     return "/" + os.path.normpath(path).lstrip("/")
-
-
-def is_below(path: str, folders: Sequence[str]) -> bool:
-    """Tell whether `path` is one of `folders` or in one of them."""
-    return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)

@@ -25,7 +25,7 @@ from agent_magics.approval.commands.identity import (
     identity_of_command,
     runs_only_itself,
 )
-from agent_magics.approval.commands.place import TooLongToJudge, is_below
+from agent_magics.approval.commands.place import TooLongToJudge
 from agent_magics.approval.commands.prefixes import may_be_offered, propose_prefix
 from agent_magics.approval.commands.safe import programs_of, reading_commands
 from agent_magics.approval.commands.script import commands_of, is_shell
@@ -33,6 +33,7 @@ from agent_magics.approval.rules import ProposedRule
 from agent_magics.dispatch.context import ToolContext, status_of
 from agent_magics.exec.launcher_client import current_tier
 from agent_magics.files.beneath import real_path
+from agent_magics.files.own_places import is_below
 from agent_magics.files.paths import resolve_path, shown_path, write_kind
 from agent_magics.protocol.config import SandboxPolicy
 from agent_magics.protocol.errors import RespondToModel

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from agent_magics.files.own_places import is_below
 from agent_magics.files.paths import (
     is_denied_read,
     nearest_names,
@@ -276,3 +277,18 @@ def test_the_open_notebook_is_named_by_jupyter_server(tmp_path, monkeypatch):
     assert str(open_notebook()) == "/elsewhere/x.ipynb"
     monkeypatch.setenv("JPY_SESSION_NAME", "2b5c-console")
     assert open_notebook() is None
+
+
+@pytest.mark.parametrize(
+    ("path", "folders", "expected"),
+    [
+        ("/a", ("/a",), True),
+        ("/a/b", ("/a",), True),
+        ("/ab", ("/a",), False),
+        ("/a", ("/",), True),
+        ("/", ("/",), True),
+        ("/a", (), False),
+    ],
+)
+def test_what_is_below_a_folder(path, folders, expected):
+    assert is_below(path, folders) is expected

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent_magics.kernel.commands.mcp.waiting import manager_of, wait_for
+from agent_magics.kernel.commands.mcp.waiting import ask
 from agent_magics.kernel.commands.words import Returned
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.mcp.client.manager import McpConnectionManager
@@ -30,9 +30,7 @@ _IMAGES = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/
 
 def list_resources(notebook: NotebookAgents) -> str:
     """Lists the resources of all servers."""
-    agent, manager = notebook.agent_named(), manager_of(notebook)
-    manager.start()
-    return str(wait_for(agent, _list_resources(manager)))
+    return str(ask(notebook, _list_resources))
 
 
 def read_resource(notebook: NotebookAgents, *place: str) -> Returned:
@@ -45,9 +43,7 @@ def read_resource(notebook: NotebookAgents, *place: str) -> Returned:
     Raises:
         FatalError: it cannot be read, or several servers may have it.
     """
-    agent, manager = notebook.agent_named(), manager_of(notebook)
-    manager.start()
-    contents = wait_for(agent, _read(manager, "".join(place[:-1]), place[-1]))
+    contents = ask(notebook, lambda manager: _read(manager, "".join(place[:-1]), place[-1]))
     values = [value_of(each) for each in contents]
     return Returned(values[0] if len(values) == 1 else values)
 
@@ -168,9 +164,7 @@ class PromptText(str):
 
 def list_prompts(notebook: NotebookAgents) -> str:
     """Lists the prompts of all servers."""
-    agent, manager = notebook.agent_named(), manager_of(notebook)
-    manager.start()
-    return str(wait_for(agent, _list_prompts(manager)))
+    return str(ask(notebook, _list_prompts))
 
 
 def get_prompt(notebook: NotebookAgents, name: str, *words: str) -> Returned:
@@ -184,10 +178,8 @@ def get_prompt(notebook: NotebookAgents, name: str, *words: str) -> Returned:
     Raises:
         FatalError: there is no such prompt, or its arguments do not fit.
     """
-    agent, manager = notebook.agent_named(), manager_of(notebook)
-    manager.start()
     arguments = dict(map(_argument, words))
-    messages = wait_for(agent, _get_prompt(manager, name, arguments))
+    messages = ask(notebook, lambda manager: _get_prompt(manager, name, arguments))
     return Returned(PromptText(prompt_text(messages)))
 
 

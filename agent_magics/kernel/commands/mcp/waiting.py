@@ -62,6 +62,15 @@ def manager_of(notebook: NotebookAgents) -> McpConnectionManager:
     return manager
 
 
+def ask(
+    notebook: NotebookAgents, request: Callable[[McpConnectionManager], Coroutine[Any, Any, Any]]
+) -> Any:
+    """Start the servers of the notebook's agent, and return what a request to them gives."""
+    agent, manager = notebook.agent_named(), manager_of(notebook)
+    manager.start()
+    return wait_for(agent, request(manager))
+
+
 def server_of(notebook: NotebookAgents, name: str) -> McpServer:
     """Return a server of the notebook's agent.
 
