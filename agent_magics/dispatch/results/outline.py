@@ -70,6 +70,23 @@ def is_small(value: Any) -> bool:
     return True
 
 
+def has_more_parts(value: Any, most: int) -> bool:
+    """Return whether a value has more than `most` parts in Python's own containers.
+
+    Its JSON then has more characters than that, too.
+    """
+    parts = [value]
+    for each in parts:  # which grows meanwhile
+        kind = type(each)
+        if kind is dict or kind is list or kind is tuple:
+            parts += islice(each, most)
+            if kind is dict:
+                parts += islice(each.values(), most)
+        if len(parts) > most:
+            return True
+    return False
+
+
 def can_be_written(value: Any) -> bool:
     """Return whether `value` can be written out whole: limited in size and depth, and finite."""
     waiting = [(value, 0)]

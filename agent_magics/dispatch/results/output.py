@@ -9,7 +9,13 @@ from typing import Any, get_args
 
 from agent_magics.dispatch.results.cutting import fit_text, has_cut
 from agent_magics.dispatch.results.json_text import PLAIN_TYPES, encoded_text, json_text
-from agent_magics.dispatch.results.outline import MOST_CHARACTERS, is_outline, is_small, outline
+from agent_magics.dispatch.results.outline import (
+    MOST_CHARACTERS,
+    has_more_parts,
+    is_outline,
+    is_small,
+    outline,
+)
 from agent_magics.dispatch.results.renderers import library_class, render, render_text
 from agent_magics.dispatch.results.values import Types, defines, plain_text, type_name
 from agent_magics.protocol.errors import AgentMagicsError, clause, error_text
@@ -62,7 +68,10 @@ def to_tool_output(value: Any, budget: int) -> ToolOutput:
     if kind is str:
         return ToolOutput(fit_text(value, budget), value=value)
     if kind in PLAIN_TYPES and not (kind in _LISTS and _holds_parts(value)):
-        return ToolOutput(_fit_data(json_text(value), value, budget), value=value)
+        most = min(budget, MOST_CHARACTERS)
+        is_long = has_more_parts(value, most)  # to write all of it would take longer
+        text = outline(value, most) if is_long else _fit_data(json_text(value), value, budget)
+        return ToolOutput(text, value=value)
     if kind is ToolOutput:
         return _fit_output(value, budget)
     if value is None:
