@@ -9,17 +9,17 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from hashlib import blake2b
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
 from agent_magics.engine.results.structured import REPAIR
 from agent_magics.protocol.errors import FatalError, RespondToModel, error_text
-from agent_magics.protocol.items import AssistantMessage, Content, UserMessage
-from agent_magics.rows.asking import Asker, NotSent, RowAnswer, RowPlace, RowQuestion, Terms
+from agent_magics.protocol.items import AssistantMessage, UserMessage
+from agent_magics.rows.asking import Asker, NotSent, RowAnswer, RowQuestion, Terms
 from agent_magics.rows.budgets import CHOICES, GO_ON, Budgets, Quote, quote_of
 from agent_magics.rows.outcomes import Outcome, Plain, Sink, not_asked
 from agent_magics.rows.progress import Progress
-from agent_magics.rows.prompts import BadRow, Prompt
+from agent_magics.rows.prompts import Prompt
+from agent_magics.rows.questions import Asked, Entry, asked_row, digest_of
 from agent_magics.rows.store import AnswerStore, Kept, Stored
 from agent_magics.rows.tables.columns import AnswerColumns
 from agent_magics.rows.tables.sources import BATCH, Held, Row, Source
@@ -31,34 +31,12 @@ SAMPLE = 50
 LOOKED_AT = 20_000
 
 BY_PERSON = "you stopped it"
-TOO_LONG = "the prompt has {length:,} characters, more than the model can read ({most:,} at most)"
 # Seconds after the end in which answers that were asked for are still taken.
 GRACE = 5.0
 GIVEN_UP = "not waited for"
 NOT_KEPT = "answers cannot be kept: {error}"
 NOT_READ = "the rows could not be read further: {error}"
 NOT_CHECKED = "the type of the answers failed itself ({error})"
-
-
-class Asked(NamedTuple):
-    """One row with its question; where it is not asked, a plain tuple takes less time.
-
-    Attributes:
-        position: its place among all rows.
-        key, content: of its question.
-        error: why nothing can be asked about it; "" where something can.
-        place: where its content is instead, if a worker has it.
-    """
-
-    position: int
-    key: bytes
-    content: Content
-    error: str = ""
-    place: RowPlace | None = None
-
-
-Entry: TypeAlias = tuple[int, bytes, Content, str, RowPlace | None]
-"""What `Asked` has."""
 
 
 @dataclass(slots=True)
@@ -508,35 +486,6 @@ class Job:
         if error is not None:
             self.progress.fail(kind or "error", error)
         self._sink.put(position, outcome)
-
-
-def asked_row(position: int, row: Row, prompt: Prompt, terms: blake2b, most: int) -> Entry:
-    """Return a row with its question, or with the error of one that cannot be asked about.
-
-    Args:
-        position: its place.
-        row: its values.
-        prompt: makes its question.
-        terms: a digest of all that decides the answer, but for that question.
-        most: the longest prompt that is sent, in characters.
-    """
-    try:
-        content = prompt.fill(row)
-        text = content if isinstance(content, str) else repr(content)
-        if len(text) > most and isinstance(content, str):
-            raise BadRow(TOO_LONG.format(length=len(text), most=most))
-        digest = terms.copy()
-        digest.update(text.encode())
-        return position, digest.digest(), content, "", None
-    except BadRow as problem:
-        return position, b"", "", str(problem), None
-    except BaseException as error:  # objects of anybody's classes, which may also call `sys.exit()`
-        return position, b"", "", error_text(error), None
-
-
-def digest_of(terms: bytes) -> blake2b:
-    """Return the digest of what all questions share; the digest of each begins with it."""
-    return blake2b(digest_size=16, key=terms)
 
 
 def _sum(first: RowAnswer, second: RowAnswer) -> RowAnswer:

@@ -11,19 +11,18 @@ import secrets
 import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Protocol, TypeAlias, TypeVar
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol, TypeAlias
 
 from agent_magics._version import __version__
-from agent_magics.protocol.codec import is_typed, to_json
 from agent_magics.protocol.errors import FatalError
-from agent_magics.protocol.items import Usage, UserMessage
 from agent_magics.rows.asking import NotSent, Pace, RowAnswer, RowQuestion
 from agent_magics.rows.engines.link import MOST_AT_FIRST, Link
+from agent_magics.rows.engines.messages import checked, given, number_of, numbered, report_of
 from agent_magics.rows.engines.worker import GROUP, Assignment, Invitation
 from agent_magics.rows.remote.client import CONCURRENCY
 from agent_magics.rows.remote.gate import FIRST
-from agent_magics.rows.remote.limits import Limits, Report, Stated
+from agent_magics.rows.remote.limits import Limits
 
 # Serves one connection until it ends; see `asyncio.start_server`.
 Serve: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -38,12 +37,8 @@ EACH = 0.001
 MOST_LOST, MOST_REFUSING = 10, 20
 # Questions that the coordinator holds in all; each is a task that waits.
 MOST_HELD = 20_000
-MOST_NUMBER = 1e12  # in a message of a worker
-
-Part = TypeVar("Part", Pace, Report, Stated)
 
 LOST = "its worker ended {count} times before it had an answer"
-MALFORMED = "A worker sent what is no message of this version."
 OTHER_VERSION = "a worker runs agent-magics {theirs}, and this kernel {ours}: install the same."
 
 
@@ -374,8 +369,8 @@ class Coordinator:
     async def _hear(self, worker: Worker, message: Sequence[Any]) -> None:
         match message:
             case ["answers", list() as answers, [in_flight, allowed, limit]]:
-                pace = _checked(Pace(in_flight, allowed, limit))
-                read = [_numbered(each) for each in answers]
+                pace = checked(Pace(in_flight, allowed, limit))
+                read = list(map(numbered, answers))
                 worker.count(len(read))
                 worker.pace = pace
                 for number, answer in read:
@@ -384,10 +379,10 @@ class Coordinator:
                         self._settle(number, answer)
                 self._deal_soon()
             case ["limits", dict() as report]:
-                grant = await self._limits.share(_report(report))
+                grant = await self._limits.share(report_of(report))
                 worker.link.send("grant", grant.requests, grant.pause)
             case ["unsent", list() as numbers]:
-                for number in worker.held.keys() & set(map(_number, numbers)):
+                for number in worker.held.keys() & set(map(number_of, numbers)):
                     del worker.held[number]
                     self._drop_unsent(number)
             case ["failed", sentence]:
@@ -481,7 +476,7 @@ class Coordinator:
                 waiting = self._waiting.get(number)
                 if waiting is not None:
                     worker.held[number] = None
-                    questions.append((number, _given(waiting.question)))
+                    questions.append((number, given(waiting.question)))
         if questions:
             worker.link.send("ask", questions)
 
@@ -494,72 +489,3 @@ class Coordinator:
                 for number in mine:
                     del worker.held[number]
                 worker.link.send("drop", mine)
-
-
-def _given(question: RowQuestion) -> Any:
-    """Return a question as JSON: a text, its items, or its place and the items after it."""
-    if question.place is not None:
-        return [question.place, *map(to_json, question.items)]
-    first, *others = question.items
-    if not others and isinstance(first, UserMessage) and isinstance(first.content, str):
-        return first.content
-    return [to_json(item) for item in question.items]
-
-
-def decoded(answer: Sequence[Any]) -> RowAnswer:
-    """Return an answer that a worker encoded.
-
-    Raises:
-        FatalError: it is none.
-    """
-    match answer:  # `is_typed` would take half of the time that a worker adds to a row
-        case [
-            str() as text,
-            [int(), int(), int(), int(), int() | float() | None] as usage,
-            (int() | float() | None) as cost,
-            (str() | None) as error,
-            str() as kind,
-        ] if all(map(_is_number, (*usage, cost))):
-            return RowAnswer(text, Usage(*usage), cost, error, kind)
-    raise FatalError(MALFORMED)
-
-
-def _is_number(value: float | None) -> bool:
-    return value is None or (type(value) is not bool and 0 <= value <= MOST_NUMBER)
-
-
-def _numbered(answer: Any) -> tuple[int, RowAnswer]:
-    match answer:
-        case [int() as number, *rest]:
-            return number, decoded(rest)
-    raise FatalError(MALFORMED)
-
-
-def _number(value: Any) -> int:
-    if type(value) is int:
-        return value
-    raise FatalError(MALFORMED)
-
-
-def _report(data: dict[str, Any]) -> Report:
-    try:
-        stated = {
-            name: data.get(name) and _checked(Stated(**data[name]))
-            for name in ("requests", "tokens")
-        }
-        return _checked(Report(**{**data, **stated}))
-    except TypeError:
-        raise FatalError(MALFORMED) from None
-
-
-def _checked(part: Part) -> Part:
-    """Return a part of a message whose fields have their types, and whose numbers are bounded.
-
-    Raises:
-        FatalError: it is another one.
-    """
-    values = (getattr(part, each.name) for each in fields(part))
-    numbers = (each for each in values if isinstance(each, (int, float)))
-    if is_typed(part) and all(0 <= each <= MOST_NUMBER for each in numbers):
-        return part
-    raise FatalError(MALFORMED)

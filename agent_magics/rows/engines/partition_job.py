@@ -16,8 +16,9 @@ from agent_magics.rows.engines.coordinator import Coordinator, Worker
 from agent_magics.rows.engines.partition_answers import SPAN, CollectedPartitions, PartitionFiles
 from agent_magics.rows.engines.partitions import MOST_LOST, Partitions
 from agent_magics.rows.engines.reading import KEY_BYTES, ReadPart
-from agent_magics.rows.job import BY_PERSON, Asked, Job
+from agent_magics.rows.job import BY_PERSON, Job
 from agent_magics.rows.outcomes import Plain
+from agent_magics.rows.questions import Asked
 from agent_magics.rows.tables.sources import BATCH, Row
 
 # Partitions of each worker that are read and not answered whole.

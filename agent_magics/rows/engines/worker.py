@@ -24,6 +24,7 @@ from agent_magics.protocol.items import Content, Item, UserMessage
 from agent_magics.rows.askers.models import ModelAsker
 from agent_magics.rows.asking import Asker, NotSent, Pace, RowAnswer, RowQuestion, Terms
 from agent_magics.rows.engines.link import Link
+from agent_magics.rows.engines.messages import encoded
 from agent_magics.rows.garbage import collects_seldom
 from agent_magics.rows.remote.client import CONCURRENCY, RowClient
 from agent_magics.rows.remote.gate import FIRST
@@ -330,7 +331,7 @@ class WorkerSession:
             self._timer = loop.call_at(max(loop.time(), self._sent_at + self._hold), self._flush)
 
     def _items(self, given: Any) -> tuple[Item, ...]:
-        """Return the messages of a question: see `coordinator._given`."""
+        """Return the messages of a question: see `messages.given`."""
         match given:
             case str():
                 return (UserMessage(given),)
@@ -364,11 +365,3 @@ def _asker(assignment: Assignment, limits: CoordinatorLimits) -> Asker:
     if model := source.replayed():
         return ModelAsker(model)
     return RowClient(source.wire_api, api_key=source.key, base_url=source.address, limits=limits)
-
-
-def encoded(answer: RowAnswer) -> tuple[Any, ...]:
-    """Return an answer as JSON; see `decoded`."""
-    usage = answer.usage
-    numbers = (usage.input_tokens, usage.output_tokens, usage.cached_tokens)
-    counted = (*numbers, usage.reasoning_tokens, usage.reported_cost)
-    return answer.text, counted, answer.cost, answer.error, answer.kind

@@ -16,9 +16,10 @@ from agent_magics.protocol.codec import is_typed
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import Usage, UserMessage
 from agent_magics.rows.asking import RowAnswer, RowQuestion, Terms
-from agent_magics.rows.engines.coordinator import MOST_LOST, Coordinator, Worker, decoded
+from agent_magics.rows.engines.coordinator import MOST_LOST, Coordinator, Worker
 from agent_magics.rows.engines.link import Link
-from agent_magics.rows.engines.worker import GROUP, Assignment, ModelSource, encoded
+from agent_magics.rows.engines.messages import decoded, encoded
+from agent_magics.rows.engines.worker import GROUP, Assignment, ModelSource
 from agent_magics.rows.remote.limits import Allowance, Report, SharedLimits, Stated
 
 TERMS = Terms("gpt-4o-mini")
