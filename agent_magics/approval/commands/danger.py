@@ -20,7 +20,7 @@ _DOWNLOADERS = names("curl wget aria2c fetch http https")
 _WRAPPERS = names(
     "sudo doas su run0 pkexec env nohup timeout nice ionice stdbuf time setsid xargs parallel "
     "command exec builtin eval busybox strace ltrace chroot ssh watch flock unbuffer chrt "
-    "taskset caffeinate systemd-run find trap if then elif else while until do ! { coproc"
+    "taskset caffeinate systemd-run find trap function if then elif else while until do ! { coproc"
 )
 _ADDS_TARGETS = names("xargs parallel")
 _GIT_OPTIONS_WITH_VALUE = names(
@@ -55,12 +55,24 @@ def danger_of(argv: Words, place: CommandPlace, depth: int = 0) -> str:
         return _danger_in_words(argv[1:], place, depth)
     if program not in _WRAPPERS and "=" not in argv[0]:
         return _danger_from(argv, 0, place, depth)
+    argv = _with_replaced(argv)
     # It is unknown which options take values, so any word may be the program.
     for start in range(len(argv)):
         if reason := _danger_from(argv, start, place, depth):
             return reason
     scripts = [word for word in argv[1:] if _SCRIPT_LIKE.search(word)]
     return _danger_in_words(scripts, place, depth)
+
+
+def _with_replaced(argv: Words) -> Words:
+    """Return the words with {} for the text that ``xargs -I`` replaces."""
+    if _ADDS_TARGETS.isdisjoint(map(program_of, argv)):
+        return argv
+    for at, word in enumerate(argv):
+        text = word[2:] or "".join(argv[at + 1 : at + 2])
+        if word.startswith("-I") and text:
+            return [*argv[:at], *(each.replace(text, "{}") for each in argv[at + 1 :])]
+    return argv
 
 
 def words_that_run(words: Words) -> range:

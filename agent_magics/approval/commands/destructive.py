@@ -47,6 +47,8 @@ def _is_vital(word: str, place: CommandPlace, *, workspace: bool = True) -> bool
 def expanded(word: str) -> str:
     """Return a word with ``~``, $HOME and $PWD replaced by the home and the current folder."""
     home = os.path.expanduser("~")
+    if word == "~+" or word.startswith("~+/"):
+        word = "." + word[2:]
     if word == "~" or word.startswith("~/"):
         word = home + word[1:]
     for variable, value in (("HOME", home), ("PWD", ".")):
@@ -174,12 +176,15 @@ def _selects_by_name(tests: Words) -> bool:
     return "-empty" in tests or any(re.search(r"\w", pattern) for pattern in patterns)
 
 
+_WITHOUT_REMAINS = names(
+    "shred srm wipe wipefs blkdiscard mke2fs mkswap lvremove vgremove pvremove"
+)
 CHECKS: dict[str, Callable[[Words, CommandPlace], str]] = {
     "rm": _danger_in_rm,
     "truncate": _danger_in_truncate,
     "mv": _danger_in_mv,
     "rsync": _danger_in_rsync,
-    **dict.fromkeys(("shred", "srm", "wipe", "wipefs", "blkdiscard"), _danger_in_shred),
+    **dict.fromkeys(_WITHOUT_REMAINS, _danger_in_shred),
     "find": _danger_in_find,
     "chmod": _danger_in_chmod,
     "chown": _danger_in_chmod,
@@ -195,6 +200,7 @@ _LOSSES_IN_GIT = (
     # (subcommand, the words of which one must be there, why)
     ("stash", names("drop clear"), "it throws away changes that are kept nowhere else"),
     ("reflog", names("expire delete"), "it forgets where git finds what was thrown away"),
+    ("update-ref", names("-d --delete"), "it deletes a branch whether or not it is merged"),
     ("filter-branch", names(""), "it rewrites the history"),
     ("filter-repo", names(""), "it rewrites the history"),
     ("prune", names(""), "it deletes what git found no longer needed"),
@@ -217,6 +223,8 @@ def danger_in_git_command(argv: Words) -> str:
         or (_has_option(words, "d", "--delete") and _has_option(words, "f", "--force"))
     ):
         return "it deletes a branch whether or not it is merged"
+    if command == "worktree" and "remove" in words and _has_option(words, "f", "--force"):
+        return "it deletes a folder with changes that are not committed"
     if command == "gc" and any(word.startswith("--prune") for word in words):
         return "it deletes what git found no longer needed"
     for name, one_of, why in _LOSSES_IN_GIT:

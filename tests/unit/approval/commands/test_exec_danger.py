@@ -229,6 +229,16 @@ sh -c 'git fetch; git reset --hard origin/main'
 sh -c ':(){ :|:& };:'
 bash -c 'bomb() { bomb | bomb & }; bomb'
 bash -c ':() { : | : & } ; :'
+bash -c "cat l | xargs -n1 -I% sh -c 'rm -rf %'"
+bash -c 'cat l | xargs -I X rm -rf data/X'
+bash -c 'function clean { rm -rf "$PWD"; }; clean'
+rm -rf ~+
+rm -rf ~+/*
+mke2fs /dev/sda
+mkswap /dev/sda2
+lvremove -f vg/x
+git worktree remove --force ../w
+git update-ref -d refs/heads/x
 shred -u notes.txt
 shred --remove -n 1 data.csv
 bash -c 'shred -uz *.csv'
@@ -344,6 +354,10 @@ git reflog
 git gc
 git branch -d merged
 git fetch --prune
+git worktree remove ../w
+git update-ref refs/heads/x HEAD
+bash -c 'ls | xargs -I% echo %'
+bash -c 'function f { ls; }; f'
 git push origin HEAD:main
 bash -c "cat a > /dev/null"
 find . -name '*.tmp' -exec rm {} ;
