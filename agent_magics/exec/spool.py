@@ -16,7 +16,7 @@ END_LIMIT = 512 * 1024  # bytes of the beginning and of the end to keep in memor
 FILE_LIMIT = 1 << 30  # bytes of one command that are kept on disk
 MOST_ON_DISK = 2 << 30  # bytes of all commands of this process
 
-_LOOKS_EVERY = 24  # exponent of two: disk usage is checked every 16 MiB
+_LOOKS_EVERY = 24  # exponent of two: disk usage is checked for each file, and every 16 MiB of it
 # pieces of an end before they are joined, since small bytes objects have overhead
 _MOST_PIECES = 1024
 _MOST_MARKS = 1000  # returned positions with cached character counts
@@ -96,7 +96,7 @@ class Spool:
         if size > self._file_limit:
             self._give_up(f"it is longer than {self._file_limit >> 20} MiB")
             return
-        if size >> _LOOKS_EVERY != self._merged.size >> _LOOKS_EVERY:
+        if self._file is None or size >> _LOOKS_EVERY != self._merged.size >> _LOOKS_EVERY:
             self._make_room()
         try:
             self._open_file().append(data)

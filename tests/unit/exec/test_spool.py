@@ -311,3 +311,15 @@ def test_all_outputs_together_take_no_more_disk_than_a_bound(monkeypatch):
     assert [bool(spool.lost) for spool in spools] == [True, True, False, False]
     assert spools[0].lost == "later outputs needed its room on the disk"
     assert spools[3].path().stat().st_size == 20 << 20
+
+
+def test_many_outputs_of_a_few_megabytes_are_bounded_too(monkeypatch):
+    monkeypatch.setattr(spool_module, "MOST_ON_DISK", 20 << 20)
+    spools = [Spool(end_limit=1024) for _ in range(30)]
+    for spool in spools:
+        spool.add("stdout", b"x" * (1 << 20))
+        spool.add("stdout", b"x" * (1 << 20))
+        spool.finish()
+    kept = [spool for spool in spools if not spool.lost]
+    assert kept == spools[-len(kept) :], "the oldest went"
+    assert 18 << 20 <= sum(spool.size for spool in kept) <= 24 << 20
