@@ -27,6 +27,8 @@ if TYPE_CHECKING:  # which turns without commands never use
 _MOST_SHOWN = 200_000  # characters of one event's diff
 
 Content = Callable[[str], bytes | None]
+# Path -> (its change, by whom), (how that is shown, its diff).
+Described = dict[str, tuple[tuple[PathChange, str], tuple[ChangedFile, str]]]
 
 
 class DiffTracker:
@@ -64,7 +66,7 @@ class DiffTracker:
         self._agent, self._writers, self._parent = agent, writers or Writers(), parent
         self._latest: dict[str, PathChange] = {}
         self._whole: dict[str, PathChange] = {}
-        self._diffs: dict[str, tuple[PathChange, FileDiff]] = {}
+        self._known: Described = {}
         self._doubtful = self._over = False
         self._lock = Lock()
 
@@ -189,7 +191,7 @@ class DiffTracker:
     def _report(self, *, final: bool = False) -> None:
         content, changes = self._journal.store.get, _sorted(self._whole.values())
         authors = self._journal.authors([self._turn_id])
-        fields = _event_fields(changes, self._cwd, content, self._doubtful, authors, self._diffs)
+        fields = _event_fields(changes, self._cwd, content, self._doubtful, authors, self._known)
         runs = what_runs(changes, self._cwd, content) if final else ()
         self._emit(TurnDiffUpdated, runs=runs, **fields)
 
@@ -274,7 +276,7 @@ def _event_fields(
     content: Content,
     doubtful: bool,
     authors: Mapping[str, str] | None = None,
-    known: dict[str, tuple[PathChange, FileDiff]] | None = None,
+    known: Described | None = None,
 ) -> dict[str, Any]:
     """Return the fields of the event."""
     described = describe(changes, cwd, content, known, authors)
@@ -289,7 +291,7 @@ def describe(
     changes: Sequence[PathChange],
     cwd: Path,
     content: Content,
-    known: dict[str, tuple[PathChange, FileDiff]] | None = None,
+    known: Described | None = None,
     authors: Mapping[str, str] | None = None,
 ) -> list[tuple[ChangedFile, str]]:
     """Return each net change with its diff.
@@ -298,7 +300,7 @@ def describe(
         changes: the state before and after of each path.
         cwd: the folder to which paths are relative.
         content: returns a stored content by its digest.
-        known: diffs that were made before; new ones are added.
+        known: what was described before; new descriptions are added.
         authors: a note on each path that sub-agents have changed.
     """
     known = {} if known is None else known
@@ -307,16 +309,15 @@ def describe(
     for change in changes:
         if change.before == change.after:
             continue
-        earlier = known.get(change.path)
-        if earlier is None or earlier[0] != change:
-            diff = _diff(change, cwd, content)
-            known[change.path] = change, diff
-        else:
-            diff = earlier[1]
         if _is_implied_by_files(change, changes) and change.path not in folders:
             continue
-        author = (authors or {}).get(change.path, "")
-        found.append((_changed_file(change, diff, cwd, author), diff.text))
+        seen = change, (authors or {}).get(change.path, "")
+        earlier = known.get(change.path)
+        if earlier is None or earlier[0] != seen:
+            diff = _diff(change, cwd, content)
+            shown = _changed_file(change, diff, cwd, seen[1])
+            earlier = known[change.path] = seen, (shown, diff.text)
+        found.append(earlier[1])
     return found
 
 

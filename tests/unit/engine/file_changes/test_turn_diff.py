@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent_magics.engine.file_changes.turn import DiffTracker, diff_event
+from agent_magics.engine.file_changes.turn import Described, DiffTracker, describe, diff_event
 from agent_magics.file_history import scan as workspace_scan
 from agent_magics.file_history import states as workspace_states
 from agent_magics.file_history import workspace
@@ -479,6 +479,26 @@ def test_what_a_change_costs_does_not_grow_with_the_turns_before_it(work):
     work.journal._turns["t1"].steps[1:] = []
     assert seconds(find_authors) < 4 * few[0]
     assert seconds(change) < 4 * few[1]
+
+
+def test_a_file_is_described_again_only_where_its_change_is_another(tmp_path):
+    def seconds() -> float:
+        began = time.process_time()
+        assert len(describe(changes, tmp_path, {"d": b"text\n"}.get, known)) == 500
+        return time.process_time() - began
+
+    written = PathState("file", 0o644, "d", 5)
+    changes = [PathChange(f"{tmp_path}/{number}", ABSENT, written) for number in range(500)]
+    known: Described = {}
+    first = seconds()
+    assert 10 * min(seconds() for _ in range(5)) < first
+    changes[7] = PathChange(changes[7].path, written, ABSENT)
+    shown, _ = describe(changes, tmp_path, {"d": b"text\n"}.get, known, {changes[8].path: "by w"})[
+        7
+    ]
+    assert (shown.path, shown.change, shown.removed) == ("7", "removed", 1)
+    again = describe(changes, tmp_path, {"d": b"text\n"}.get, known, {changes[8].path: "by w"})
+    assert [file.note for file, _ in again[7:10]] == ["", "by w", ""]
 
 
 def test_the_oldest_turns_go_when_too_much_is_kept(work, monkeypatch):
