@@ -9,31 +9,31 @@ from typing import Any, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_markers: set[CodeType] = set()
-_walls: set[CodeType] = set()
+_of_person: set[CodeType] = set()
+_of_ours: set[CodeType] = set()
 
 
 def marks_person_code(function: F) -> F:
     """Decorator: code that `function` calls is the person's, and may be interrupted anywhere."""
-    _markers.add(cast(FunctionType, function).__code__)
+    _of_person.add(cast(FunctionType, function).__code__)
     return function
 
 
 def marks_own_code(function: F) -> F:
     """Decorator: code that `function` calls is ours, although live code may have called it."""
-    _walls.add(cast(FunctionType, function).__code__)
+    _of_ours.add(cast(FunctionType, function).__code__)
     return function
 
 
 def is_own_code(code: CodeType) -> bool:
     """Return whether a code object was marked by `marks_own_code`."""
-    return code in _walls
+    return code in _of_ours
 
 
 def holds_person_code(frame: FrameType | None) -> bool:
     """Return whether a frame runs the person's code."""
-    while frame is not None and frame.f_code not in _walls:
-        if frame.f_code in _markers:
+    while frame is not None and frame.f_code not in _of_ours:
+        if frame.f_code in _of_person:
             return True
         frame = frame.f_back
     return False

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent_magics.dispatch.results.values import estimate_size
-from agent_magics.kernel.live.saved_values import Purse, Saved, save
+from agent_magics.kernel.live.saved_values import CopyBudget, Saved, save
 from agent_magics.text.brief import first_of
 
 # Bytes that one run may copy, and that all changes which can be put back may hold on to.
@@ -75,11 +75,11 @@ class Watch:
         self._namespace = namespace
         self._hidden = frozenset(hidden)
         self._before = self._visible()
-        purse = Purse(COPY_LIMIT)
+        budget = CopyBudget(COPY_LIMIT)
         self._saved: dict[str, Saved] = {}
         self.named = names_in(code, self._before)
         for name in sorted(self.named):
-            saved = _saved(self._before[name], purse)
+            saved = _saved(self._before[name], budget)
             if saved is not None:
                 self._saved[name] = saved
 
@@ -123,9 +123,9 @@ def _weigh(was: _Was, change: RunChange) -> None:
         change.held += size
 
 
-def _saved(value: object, purse: Purse) -> Saved | None:
+def _saved(value: object, budget: CopyBudget) -> Saved | None:
     try:
-        return save(value, purse)
+        return save(value, budget)
     except Exception:  # half built, or the library raised: compared by identity alone
         return None
 
@@ -241,7 +241,7 @@ def _put_back(
     """
     left: dict[str, str] = {}
     reverse = RunChange(turn_id=change.turn_id)
-    purse = Purse(COPY_LIMIT)
+    budget = CopyBudget(COPY_LIMIT)
     for name, was in change.was.items():
         reason = _obstacle(name, was, namespace)
         if reason:
@@ -249,7 +249,7 @@ def _put_back(
             continue
         there = _Was(namespace.get(name, _ABSENT), was.value)
         if was.saved is not None and there.value is was.value:
-            there.saved = _saved(there.value, purse)
+            there.saved = _saved(there.value, budget)
             there.is_kept = there.saved is not None
         _weigh(there, reverse)
         if was.value is _ABSENT:

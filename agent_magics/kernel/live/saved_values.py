@@ -31,14 +31,14 @@ class Saved(Protocol):
         """Restore the saved state; return the same object where that is possible."""
 
 
-class Purse:
+class CopyBudget:
     """The bytes that may still be copied in this run."""
 
     def __init__(self, size: int, elements: int = MOST_ELEMENTS) -> None:
         self.size = size
         self.elements = elements
 
-    def pay(self, size: int) -> bool:
+    def take(self, size: int) -> bool:
         """Subtract `size` bytes if they are available; return whether they were."""
         if size > self.size:
             return False
@@ -46,23 +46,23 @@ class Purse:
         return True
 
 
-def save(value: Any, purse: Purse) -> Saved | None:
+def save(value: Any, budget: CopyBudget) -> Saved | None:
     """Save the state of `value`; None where it is immutable, or changes cannot be detected.
 
     Args:
         value: anything.
-        purse: the budget for copies; what exceeds it is saved as an outline.
+        budget: for the copies; what exceeds it is saved as an outline.
     """
     kind = type(value)
     if kind in _EDITABLE or kind is tuple:
-        return _SavedContainer.of(value, purse)
+        return _SavedContainer.of(value, budget)
     root, name = made_by(kind)
     if (root, name) == ("numpy", "ndarray"):
-        if not value.dtype.hasobject and purse.pay(value.nbytes):
+        if not value.dtype.hasobject and budget.take(value.nbytes):
             return _SavedArray(value)
         return _Outline(value, lambda array: (array.shape, array.dtype))
     if root == "pandas" and name in ("DataFrame", "Series"):
-        if purse.pay(estimate_size(value)):
+        if budget.take(estimate_size(value)):
             return _SavedFrame(value)
         return _Outline(value, _frame_outline)
     return None
@@ -86,20 +86,20 @@ class _SavedContainer:
 
     @classmethod
     def of(
-        cls, value: Any, purse: Purse, depth: int = 0, seen: frozenset[int] = frozenset()
+        cls, value: Any, budget: CopyBudget, depth: int = 0, seen: frozenset[int] = frozenset()
     ) -> "Saved | None":
         if id(value) in seen or depth > _DEEPEST:
             return None
-        if len(value) > purse.elements or not purse.pay(8 * len(value)):
+        if len(value) > budget.elements or not budget.take(8 * len(value)):
             return _Outline(value, len)
-        purse.elements -= len(value)
+        budget.elements -= len(value)
         elements: Any = tuple(value) if isinstance(value, tuple) else value.copy()
         parts = elements.values() if isinstance(value, dict) else elements
         inner: list[Saved | None] = []
         if type(value) in _NESTED:
             seen |= {id(value)}
             parts = [each for each in parts if type(each) in _EDITABLE or type(each) is tuple]
-            inner = [cls.of(each, purse, depth + 1, seen) for each in parts]
+            inner = [cls.of(each, budget, depth + 1, seen) for each in parts]
         kept = [each for each in inner if isinstance(each, _SavedContainer)]
         if isinstance(value, tuple) and not kept:
             return None  # nothing in it can change

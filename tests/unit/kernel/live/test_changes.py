@@ -185,9 +185,9 @@ def test_old_values_are_held_within_a_bound(monkeypatch):
 
 def test_copying_is_bounded_in_elements(monkeypatch):
     monkeypatch.setattr(saved_values, "MOST_ELEMENTS", 10)
-    purse = saved_values.Purse(10**9, 10)
-    assert saved_values.save([1] * 8, purse).can_be_put_back
-    assert not saved_values.save([1] * 8, purse).can_be_put_back
+    budget = saved_values.CopyBudget(10**9, 10)
+    assert saved_values.save([1] * 8, budget).can_be_put_back
+    assert not saved_values.save([1] * 8, budget).can_be_put_back
 
 
 def test_a_library_that_fails_is_no_failure_of_the_run():
