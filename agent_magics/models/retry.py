@@ -16,6 +16,7 @@ from agent_magics.models.base import (
     TextChunk,
 )
 from agent_magics.models.faults import Fault
+from agent_magics.protocol.errors import clause
 from agent_magics.protocol.items import CALL_TYPES, AssistantMessage, Reasoning, WebSearchCall
 
 CAME_OUT_DIFFERENTLY = (
@@ -92,7 +93,7 @@ async def stream_with_retries(
 def counted(fault: Fault, tries: int) -> Fault:
     """Add the number of requests to an error's message, if there were several."""
     if tries > 1:
-        fault.args = (f"{fault} It was asked {tries} times.", *fault.args[1:])
+        fault.args = (f"{clause(fault)}. It was asked {tries} times.", *fault.args[1:])
     return fault
 
 
