@@ -24,7 +24,7 @@ from agent_magics.kernel.lab.reviews import answer_review
 from agent_magics.kernel.live.changes import RunChange
 from agent_magics.kernel.live.namespace import LiveNamespace
 from agent_magics.kernel.live.tools import MCP
-from agent_magics.kernel.questions.ladder import NotebookHost
+from agent_magics.kernel.questions.ways import NotebookHost
 from agent_magics.kernel.setting_traits import given_in
 from agent_magics.protocol.config import Settings
 from agent_magics.protocol.errors import FatalError

@@ -172,7 +172,7 @@ def test_a_question_in_the_background_waits_until_a_page_draws_it(
     kernel: Kernel, widgets: str
 ) -> None:
     """Whatever the request that runs meanwhile allows; nobody could type the answer."""
-    kernel.run("import agent_magics.kernel.questions.ladder as ladder; ladder.PATIENCE = 0.1")
+    kernel.run("import agent_magics.kernel.questions.ways as ways; ways.PATIENCE = 0.1")
     kernel.run(f"{HOST}.widgets_work = {widgets == 'seen'}")
     kernel.run(scripted("Call('wait_for_gate')", CODE, DONE) + GATE + "answer = None\n")
     redraws: list[dict[str, Any]] = []
@@ -200,7 +200,7 @@ def test_a_question_in_the_background_waits_until_a_page_draws_it(
             **NOTEBOOK,
         )
     assert answered and kernel.value("answer") == "It is done."
-    kernel.run(f"ladder.PATIENCE = 30.0; {HOST}.widgets_work = True")
+    kernel.run(f"ways.PATIENCE = 30.0; {HOST}.widgets_work = True")
 
 
 def test_no_message_of_the_page_has_figures_drawn(kernel: Kernel) -> None:

@@ -18,7 +18,7 @@ from agent_magics.kernel.cell.publishing import (
 )
 from agent_magics.kernel.cell.request.options import evaluate
 from agent_magics.kernel.lab.link import asker_of
-from agent_magics.kernel.questions.ladder import CellHost, NotebookHost, stdin_allowed
+from agent_magics.kernel.questions.ways import CellHost, NotebookHost, stdin_allowed
 from agent_magics.models.providers.catalog import dollars
 from agent_magics.render.markdown import code_span
 from agent_magics.rows.budgets import duration

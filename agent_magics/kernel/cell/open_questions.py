@@ -7,7 +7,7 @@ from typing import Any
 from agent_magics.kernel.cell.publishing import question_item, widget_bundle
 from agent_magics.kernel.questions.clicks import ask_by_page
 from agent_magics.kernel.questions.drawing import question_widget
-from agent_magics.kernel.questions.ladder import NotebookHost
+from agent_magics.kernel.questions.ways import NotebookHost
 from agent_magics.protocol.events import FormRequested, Question
 from agent_magics.protocol.items import Json
 from agent_magics.protocol.ops import Answer

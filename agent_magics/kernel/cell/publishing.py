@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from agent_magics.kernel.lab.link import Page
-from agent_magics.kernel.questions.ladder import stdin_allowed
+from agent_magics.kernel.questions.ways import stdin_allowed
 from agent_magics.protocol.items import Json
 from agent_magics.render.blocks.display import VERSION, notice_item
 from agent_magics.render.mime import item_bundle, picture_metadata

@@ -30,7 +30,7 @@ from agent_magics.kernel.cell.session_updates import SessionUpdates
 from agent_magics.kernel.cell.streams import CommandStreams
 from agent_magics.kernel.lab.link import asker_of
 from agent_magics.kernel.lab.page_tools import as_response
-from agent_magics.kernel.questions.ladder import CellHost, NotebookHost, stdin_allowed
+from agent_magics.kernel.questions.ways import CellHost, NotebookHost, stdin_allowed
 from agent_magics.protocol.events import (
     CellChanged,
     DynamicToolCallRequest,

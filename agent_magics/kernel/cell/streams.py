@@ -8,7 +8,7 @@ from typing import Any
 from agent_magics.kernel.cell.outputs import INTERVAL, CellOutputs
 from agent_magics.kernel.cell.publishing import widget_bundle
 from agent_magics.kernel.lab.link import LabLink
-from agent_magics.kernel.questions.ladder import NotebookHost
+from agent_magics.kernel.questions.ways import NotebookHost
 from agent_magics.protocol.events import (
     Event,
     ExecCommandBegin,

@@ -36,7 +36,7 @@ from agent_magics.kernel.commands.usage import show_usage
 from agent_magics.kernel.commands.welcome import show_welcome
 from agent_magics.kernel.commands.words import Command, Returned, help_table
 from agent_magics.kernel.notebook import NotebookAgents
-from agent_magics.kernel.questions.ladder import stdin_allowed
+from agent_magics.kernel.questions.ways import stdin_allowed
 from agent_magics.project.instructions import (
     describe_instructions,
     describe_problems,

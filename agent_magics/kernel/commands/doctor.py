@@ -15,7 +15,7 @@ from agent_magics.kernel.cell.publishing import is_watched
 from agent_magics.kernel.commands.login import describe_key
 from agent_magics.kernel.commands.project.language_servers import examine_language_servers
 from agent_magics.kernel.lab.link import LabLink
-from agent_magics.kernel.questions.ladder import NotebookHost, stdin_allowed
+from agent_magics.kernel.questions.ways import NotebookHost, stdin_allowed
 from agent_magics.protocol.config import SandboxPolicy, Settings
 from agent_magics.records.places import rollout_folder
 from agent_magics.render.markdown import code_span

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
-from agent_magics.kernel.questions.ladder import stdin_allowed
+from agent_magics.kernel.questions.ways import stdin_allowed
 from agent_magics.models.providers.credentials import drop_key, keep_key, kept_places, stored_key
 from agent_magics.models.providers.endpoints import LOOPBACK, PROVIDERS, server_address
 from agent_magics.models.providers.keys import (

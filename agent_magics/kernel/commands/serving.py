@@ -22,7 +22,7 @@ from agent_magics.kernel.cell.publishing import (
 from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.kernel.questions.drawing import question_widget
-from agent_magics.kernel.questions.ladder import CellHost
+from agent_magics.kernel.questions.ways import CellHost
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import ApprovalRequested, Question
 from agent_magics.protocol.ops import Answer, denied

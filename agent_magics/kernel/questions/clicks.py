@@ -14,7 +14,7 @@ from agent_magics.dispatch.person_code import marks_person_code
 from agent_magics.engine.foreground.interrupt import interruptible
 from agent_magics.kernel.lab.link import LabLink
 from agent_magics.kernel.live.capture import uncaptured
-from agent_magics.kernel.questions.ladder import clicked_answer
+from agent_magics.kernel.questions.ways import clicked_answer
 from agent_magics.protocol.events import Question
 from agent_magics.protocol.ops import Answer
 

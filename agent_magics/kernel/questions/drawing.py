@@ -1,6 +1,6 @@
 """Creates the widget of a question in a notebook."""
 
-from agent_magics.kernel.questions.ladder import choices_of
+from agent_magics.kernel.questions.ways import choices_of
 from agent_magics.protocol.events import FormRequested, Question
 
 

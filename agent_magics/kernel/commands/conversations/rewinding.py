@@ -13,7 +13,7 @@ from agent_magics.kernel.lab.cell_ways import ways_of
 from agent_magics.kernel.lab.link import asker_of
 from agent_magics.kernel.live.changes import RunChange
 from agent_magics.kernel.notebook import NotebookAgents, WayForth
-from agent_magics.kernel.questions.ladder import stdin_allowed
+from agent_magics.kernel.questions.ways import stdin_allowed
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.describe import one_line
 from agent_magics.render.markdown import code_span

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent_magics.kernel.questions.ladder import choices_of, question_text, read_typed, type_in
+from agent_magics.kernel.questions.ways import choices_of, question_text, read_typed, type_in
 from agent_magics.protocol.events import ApprovalRequested
 
 
