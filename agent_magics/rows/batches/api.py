@@ -23,8 +23,6 @@ from agent_magics.rows.remote.client import TIMEOUT
 from agent_magics.rows.remote.exchange import refusal_of
 from agent_magics.rows.remote.transport import Reply, Transport, connect
 
-# Requests and bytes of one batch.
-MOST_REQUESTS, MOST_BYTES = 50_000, 200_000_000
 WINDOW = "24h"
 ENDED = frozenset(("completed", "failed", "expired", "cancelled"))
 # What the batches of this package carry, by which one is found whose id could not be recorded.

@@ -6,27 +6,18 @@ the same map takes it up, instead of sending these rows again.
 
 import asyncio
 import contextlib
-import os
-import uuid
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-from agent_magics.files.locks import open_locked
 from agent_magics.models.faults import Fault
 from agent_magics.models.providers.catalog import find_model
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.items import Content, Item, UserMessage
 from agent_magics.rows.asking import RowAnswer
-from agent_magics.rows.batches.api import (
-    MOST_BYTES,
-    MOST_REQUESTS,
-    Batch,
-    BatchApi,
-    hours_left,
-)
+from agent_magics.rows.batches.api import Batch, BatchApi, hours_left
 from agent_magics.rows.batches.ledger import Ledger, Sent, now
+from agent_magics.rows.batches.pack import Pack
 from agent_magics.rows.batches.results import FETCHED, Result, fetch_results, read_results
 from agent_magics.rows.job import BY_PERSON, GIVEN_UP, NOT_KEPT, SAMPLE, Job
 from agent_magics.rows.outcomes import NOT_ASKED, Outcome
@@ -50,36 +41,6 @@ GONE = (
     "it, or drop it (`%agent map cancel {token}`)"
 )
 GOES_ON = "{given_up}: {stopped}; the provider goes on with it, and the same call takes it up"
-
-
-class Pack:
-    """The file of one batch while it is written; `token` is our name of the batch.
-
-    It is locked until the batch is sent, so that other kernels see that this one is at it.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.token = uuid.uuid4().hex
-        self.path = folder / f"{self.token}.jsonl"
-        self.keys: list[bytes] = []
-        self.size = 0
-        self.file: BinaryIO = os.fdopen(open_locked(self.path), "wb")
-
-    def has_room(self, line: bytes) -> bool:
-        """Return whether one more line is within the limits of a batch."""
-        return len(self.keys) < MOST_REQUESTS and self.size + len(line) <= MOST_BYTES
-
-    def add(self, key: bytes, line: bytes) -> None:
-        """Add a row."""
-        self.file.write(line)
-        self.keys.append(key)
-        self.size += len(line)
-
-    def close(self) -> None:
-        """Remove the file: it was sent, or will not be."""
-        self.path.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # a full disk; the text is not needed any more
-            self.file.close()
 
 
 class BatchJob(Job):

@@ -18,9 +18,11 @@ from agent_magics.kernel.commands.maps import MAPS, NONE
 from agent_magics.protocol.config import Settings
 from agent_magics.protocol.errors import FatalError
 from agent_magics.rows.batches import job as batch_job
+from agent_magics.rows.batches import pack as packs
 from agent_magics.rows.batches.api import open_api
-from agent_magics.rows.batches.job import BatchJob, Pack
+from agent_magics.rows.batches.job import BatchJob
 from agent_magics.rows.batches.ledger import Ledger, Sent, now
+from agent_magics.rows.batches.pack import Pack
 from tests.support.models.batch_server import BatchServer, DyingBatchServer
 from tests.support.models.row_server import RowServer
 from tests.support.rows.watchers import When, stop_at, wait_until
@@ -86,7 +88,7 @@ def test_what_cannot_be_taken_up_again_is_refused(tmp_path, options):
 
 
 def test_files_and_batches_keep_to_their_limits(tmp_path, monkeypatch):
-    monkeypatch.setattr(batch_job, "MOST_REQUESTS", 40)
+    monkeypatch.setattr(packs, "MOST_REQUESTS", 40)
     with BatchServer(most_running=2) as server:
         done = mapped(server, 190, cache=tmp_path / "a")
         states = Counter(each["status"] for each in server.batches())
@@ -97,7 +99,7 @@ def test_files_and_batches_keep_to_their_limits(tmp_path, monkeypatch):
 
 
 def test_the_bytes_of_a_file_have_a_limit_too(tmp_path, monkeypatch):
-    monkeypatch.setattr(batch_job, "MOST_BYTES", 2_000)
+    monkeypatch.setattr(packs, "MOST_BYTES", 2_000)
     with BatchServer() as server:
         done = mapped(server, 50, cache=tmp_path / "a")
         files = server.files()
@@ -240,7 +242,7 @@ def test_a_kernel_that_is_killed_in_the_midst_of_a_call_loses_no_batch(tmp_path,
     "deaths", [3, pytest.param(30, marks=[pytest.mark.long, pytest.mark.timeout(1800)])]
 )
 def test_a_provider_that_is_killed_at_random_calls_is_paid_once(tmp_path, monkeypatch, deaths):
-    monkeypatch.setattr(batch_job, "MOST_REQUESTS", 10)
+    monkeypatch.setattr(packs, "MOST_REQUESTS", 10)
     cache, count = tmp_path / "a", 0
     with DyingBatchServer(tmp_path / "kept", deaths) as server:
         while server.deaths() < deaths:
