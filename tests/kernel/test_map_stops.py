@@ -6,6 +6,7 @@ from tests.support.kernels.driver import Kernel
 from tests.support.models.batch_server import BatchServer
 from tests.support.models.row_server import RowServer
 from tests.support.rows.clusters import cluster
+from tests.support.rows.watchers import wait_until
 
 pytestmark = pytest.mark.soak
 ROWS = 3000
@@ -93,6 +94,21 @@ def test_an_interrupt_ends_the_asking_and_keeps_the_answers(kernel, scheduler, k
     # What is not kept was under way.
     assert kept and sum(counts.values()) - len(counts) == len(asked) - kept
     assert len(counts) == ROWS
+
+
+def test_a_map_in_the_background_is_stopped_by_a_command(kernel):
+    with RowServer(delay=0.5) as server:
+        begin(kernel, server, ENGINES["pool"], path="log", holds="row 300")
+        magic = "--engine engine --background --into kept"
+        assert kernel.run(CELLS["magic"].format(magic=magic)).status == "ok"
+        wait_until(lambda: len(server.log()) > 300)
+        assert kernel.run("%agent stop").status == "ok"
+        while kernel.run("kept").status != "ok":  # it is bound when the map has ended
+            pass
+        asked = server.prompts()
+        assert settled(kernel, server) == asked and len(asked) < ROWS
+        assert 100 < int(kernel.value("kept.answer.notna().sum()")) <= len(asked)
+        kernel.run("engine.shutdown()")
 
 
 @pytest.mark.parametrize("cell", CELLS)
