@@ -176,8 +176,8 @@ def put_back(
     Returns:
         The differences, and what was done about each.
     """
-    found = _move_links_above(place, root, quarantine)
-    if found:  # `now` was read through the link
+    found = _move_replacements_above(place, root, quarantine)
+    if found:  # `now` was read through a link
         now = take(place, {})
     for path in sorted(before.keys() | now.keys()):
         was, is_now = before.get(path), now.get(path)
@@ -274,15 +274,16 @@ def _discard(name: str, folder: int, mode: int) -> None:
         (os.rmdir if stat.S_ISDIR(mode) else os.unlink)(name, dir_fd=folder)
 
 
-def _move_links_above(place: str, root: str, quarantine: Quarantine) -> list[Finding]:
-    """Move away links that replaced folders between `root` and `place`.
+def _move_replacements_above(place: str, root: str, quarantine: Quarantine) -> list[Finding]:
+    """Move away links and files that replaced folders between `root` and `place`.
 
-    Their content is chosen by whoever made the link, for example the hooks of another repository.
+    Whoever made one chose what stands behind it, for example the hooks of another repository: a
+    file `.git` names it.
     """
     above = os.path.dirname(place)
-    links = []
+    wrong = []
     while above.startswith(f"{root}/"):
-        if os.path.islink(above):
-            links.append(above)
+        if os.path.islink(above) or os.path.isfile(above):
+            wrong.append(above)
         above = os.path.dirname(above)
-    return [move_away(link, quarantine) for link in reversed(links)]
+    return [move_away(each, quarantine) for each in reversed(wrong)]

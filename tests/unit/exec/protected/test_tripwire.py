@@ -175,6 +175,19 @@ def test_a_repository_behind_a_link_of_the_command(workspace, tripwire):
     assert (workspace / "own/hooks/post-commit").exists()  # what is the workspace's own stays
 
 
+@pytest.mark.parametrize("begins", ["its call", "a session"])
+def test_a_repository_behind_a_file_of_the_command(begins, workspace, tripwire):
+    watch = tripwire.arm(confined(workspace))
+    if begins == "a session":
+        watch.check()
+    (workspace / ".git").rename(workspace / "evil")
+    (workspace / "evil/hooks/pre-commit").touch()
+    (workspace / ".git").write_text("gitdir: evil\n", encoding="utf-8")
+    found = watch.finish()
+    assert (found[0].path, found[0].done) == (f"{workspace}/.git", "moved")
+    assert not (workspace / ".git").exists()
+
+
 def test_a_removed_repository_is_told_and_not_half_restored(workspace, tripwire):
     watch = tripwire.arm(confined(workspace))
     shutil.rmtree(workspace / ".git")
