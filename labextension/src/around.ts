@@ -4,6 +4,7 @@ import type { Json, NotebookPanel } from '@jupyterlab/notebook';
 import { Signal, type ISignal } from '@lumino/signaling';
 
 import type { Line } from './line.js';
+import { showHidden } from './plain.js';
 
 export interface AgentData {
   name: string;
@@ -124,7 +125,7 @@ export class Around {
   nameOf({ path }: Place): string {
     const name = nameIn(path);
     const isTaken = this.places.some(other => other.path !== path && nameIn(other.path) === name);
-    return isTaken ? path : name;
+    return showHidden(isTaken ? path : name);
   }
 
   get questions(): Placed<QuestionData>[] {

@@ -3,6 +3,7 @@
 import type { IRunningItem, IRunningSessionManagers } from '@jupyterlab/running';
 
 import { agentIcon } from './icon.js';
+import { showHidden } from './plain.js';
 import { trans } from './translation.js';
 import type { Run, Work } from './work.js';
 
@@ -20,7 +21,7 @@ export function addRunning(
     open: () => go(run),
     shutdown: () => stop(run),
     icon: () => agentIcon,
-    label: () => run.panel.context.path.split('/').pop() ?? '',
+    label: () => showHidden(run.panel.context.path.split('/').pop() ?? ''),
     labelTitle: () => run.panel.context.path,
     detail: () => run.doing
   });

@@ -2,11 +2,14 @@
 
 import type { CellJson, Json, NotebookPanel, Output } from '@jupyterlab/notebook';
 
+import { findCell } from './elements.js';
 import { MIME_TYPE, MOST_DEPTH } from './items.js';
 
 const WIDGET = 'application/vnd.jupyter.widget-view+json';
 const ENDED = 'the kernel ended';
 const COPIED = 'the cell was copied';
+/** Characters of a command's output, as in render/describe.py. */
+const MOST_KEPT = 4_000;
 /** In the first line of a call, as Markdown and as text. */
 const RUNNING = /^((?:\*\*|\[).*)\(running/gm;
 
@@ -23,7 +26,9 @@ export function settleAll(panel: NotebookPanel, copies?: Set<string>): void {
       continue;
     }
     outputs?.toJSON().forEach((output, place) => {
-      const data = settled((output.data ?? {}) as Data, copies ? COPIED : ENDED);
+      const shown = findCell(panel, id)?.node.querySelectorAll('.jp-OutputArea-child')[place];
+      const printed = shown?.querySelector('.agm-stream')?.textContent ?? '';
+      const data = settled((output.data ?? {}) as Data, copies ? COPIED : ENDED, printed);
       if (data !== null) {
         outputs.set(place, { ...output, data } as Output);
       }
@@ -55,8 +60,12 @@ export function withoutWidgets(notebook: { cells: CellJson[] }): { cells: CellJs
   return { ...notebook, cells };
 }
 
-/** The bundle of an output of ours as it stays; null where nothing in it is open. */
-export function settled(data: Data, why = ENDED): Data | null {
+/**
+ * The bundle of an output of ours as it stays; null where nothing in it is open.
+ *
+ * @param printed - what a command has printed since, as the page shows it.
+ */
+export function settled(data: Data, why = ENDED, printed = ''): Data | null {
   const item = data[MIME_TYPE] as Data | undefined;
   if (item === undefined) {
     return null;
@@ -64,7 +73,8 @@ export function settled(data: Data, why = ENDED): Data | null {
   const { [WIDGET]: widget, ...rest } = data;
   const ended = endedItem(item, why);
   if (ended !== null) {
-    return { ...reworded(rest, RUNNING, `$1(failed, ${why}`, ` (${why})`), [MIME_TYPE]: ended };
+    const kept = printed === '' ? ended : { ...ended, output: printed.slice(-MOST_KEPT) };
+    return { ...reworded(rest, RUNNING, `$1(failed, ${why}`, ` (${why})`), [MIME_TYPE]: kept };
   }
   return widget === undefined ? null : closed(data, `: ${why}`);
 }

@@ -4,7 +4,7 @@ import type { NotebookPanel } from '@jupyterlab/notebook';
 import { Signal, type ISignal } from '@lumino/signaling';
 
 import type { FootData } from './foot.js';
-import { numeral } from './plain.js';
+import { numeral, showHidden } from './plain.js';
 import { trans } from './translation.js';
 
 /** Milliseconds of a run after which its end is told; as jupyterlab-notify has it. */
@@ -107,7 +107,7 @@ export function summary(work: Pick<Work, 'runs' | 'questions'>): string {
 
 /** What a change is worth telling in words; "" where it is not. */
 export function news({ run, before, ended }: Change): string {
-  const notebook = run.panel.context.path.split('/').pop() ?? '';
+  const notebook = showHidden(run.panel.context.path.split('/').pop() ?? '');
   if (ended) {
     return Date.now() - run.began >= LONG
       ? trans.__('The agent in %1 has ended its turn.', notebook) : '';

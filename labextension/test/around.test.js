@@ -57,3 +57,7 @@ test('agents at work stand before those at rest, and notebooks of one name have 
   assert.deepEqual(around.agents.map(({ name }) => name), ['works', 'rests']);
   assert.deepEqual([a, b, c].map(each => around.nameOf(each)), ['x/a.ipynb', 'y/a.ipynb', 'c.ipynb']);
 });
+
+test('signs that turn the name of a notebook around are written out', () => {
+  assert.equal(new Around().nameOf(place('x/a\u202Ebpyn.ipynb').place), 'a⟨U+202E⟩bpyn.ipynb');
+});

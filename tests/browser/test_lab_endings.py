@@ -12,7 +12,7 @@ Open = Callable[..., NotebookPage]
 
 
 PYTHON = "Call('python', {'code': 'total = 6 * 7'})"
-LONG = "Call('shell', {'command': ['bash', '-c', 'echo begun; sleep 60']})"
+LONG = "Call('shell', {'command': ['bash', '-c', 'echo begun; sleep 1; echo on; sleep 60']})"
 DONE = repr("It is done.")
 AGENT = "%%agent\nGo.\n"
 ASKING = "%%agent --approval untrusted\nGo.\n"  # about commands in the sandbox, too
@@ -51,13 +51,14 @@ def test_a_restart_settles_a_running_command(notebook: Open) -> None:
     page = notebook([scripted(LONG, DONE), AGENT, ""])
     page.run(0)
     page.start(1)
-    expect(page.cell(1).locator(".agm-stream")).to_contain_text("begun")
+    expect(page.cell(1).locator(".agm-stream")).to_contain_text("begun\non")
     page.cell(1).locator(".am-foot").get_by_role("textbox").fill("Half a th")
     restart(page)
     expect(page.cards(1)).to_contain_text("the kernel ended")
     expect(page.cell(1).locator(".am-foot")).to_contain_text("Half a th")
     (call,) = items_of(page.save().cells[1])
     assert (call["status"], call["note"]) == ("failed", "the kernel ended")
+    assert call["output"] == "begun\non\n"  # all that the page has shown
     assert all(WIDGET not in mimes for mimes in mimes_of(page.lab.read(page.name)))
 
 
