@@ -53,10 +53,13 @@ def _guard_finders() -> None:
 
 
 def _writable() -> frozenset[str]:
+    """Return the folders to distrust: all but /, which no sandbox lets a command write as a whole,
+    and where kernels in containers often start.
+    """
     try:
-        return frozenset((*_distrusted, os.getcwd()))
+        return frozenset((*_distrusted, os.getcwd())) - {"/"}
     except OSError:  # it was deleted
-        return frozenset(_distrusted)
+        return frozenset(_distrusted - {"/"})
 
 
 @lru_cache(maxsize=4096)

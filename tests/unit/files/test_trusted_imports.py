@@ -48,6 +48,13 @@ def test_a_folder_that_commands_may_write_is_not_trusted_any_more(tmp_path_facto
     assert not is_trusted(str(root / "lib"))
 
 
+def test_a_kernel_that_starts_in_the_root_folder_trusts_what_lies_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir("/")
+    distrust(["/", tmp_path])
+    assert is_trusted("/opt/lib")
+    assert not is_trusted(str(tmp_path / "lib"))
+
+
 UNKNOWN_PRICE = {"max_cost": 1.0, "model": "of no known price"}
 
 
