@@ -1,4 +1,4 @@
-"""Defines `Agent`, as programs use it."""
+"""Defines `Agent`, as programs use it; how it is made of its parts stands in `ComposedAgent`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack

@@ -269,7 +269,7 @@ class ComposedAgent:
         after: Listener | None = None,
         hear: Listener | None = None,
     ) -> Foreground:
-        """Return the server of a run on the calling thread; for arguments see `Foreground`."""
+        """Return what serves a run on the thread that waits; for arguments see `Foreground`."""
         host = host or self._host()
         watchers = () if self._hooks is None else self._hooks.on_events
         return Foreground(self.session, host, show, tick, after, watchers, hear)

@@ -1,20 +1,17 @@
 """Decides whether a sub-agent can be started as it was asked for, and under which name."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import count
 
 from agent_magics.delegation.child import SubAgent
 from agent_magics.delegation.rights import gets_kernel
 from agent_magics.delegation.types import LONGEST_NAME, NAME, AgentType
-from agent_magics.dispatch.turn import AgentBudget, SubAgentRequest
+from agent_magics.dispatch.turn import SubAgentRequest
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.text.brief import meant
 
 # Sub-agents of one conversation.
 MOST = 50
-# Requests: one to work with, and one for the summary.
-_LEAST_REQUESTS = 2
 
 
 def chosen_type(request: SubAgentRequest, types: Mapping[str, AgentType]) -> AgentType:
@@ -93,15 +90,3 @@ def check_kernel(
                 f"{agent.name} has the live kernel, which one sub-agent at a time may have: "
                 "wait for its end, or start one without it."
             )
-
-
-def checked_budget(budget: AgentBudget) -> AgentBudget:
-    """Return the requested budget, completed and checked.
-
-    Raises:
-        RespondToModel: a limit is not above zero.
-    """
-    limits = (budget.requests, budget.tokens, budget.cost, budget.seconds)
-    if any(limit is not None and not limit > 0 for limit in limits):
-        raise RespondToModel(f"budget: every limit must be above 0; got {budget}.")
-    return replace(budget, requests=max(budget.requests or _LEAST_REQUESTS, _LEAST_REQUESTS))

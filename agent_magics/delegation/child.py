@@ -8,8 +8,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from agent_magics.delegation.budgets import limits_of
 from agent_magics.delegation.parent import ParentLink
-from agent_magics.delegation.types import AgentType, limits_of
+from agent_magics.delegation.types import AgentType
 from agent_magics.dispatch.pool import POOL
 from agent_magics.dispatch.results.cutting import cut_text
 from agent_magics.dispatch.turn import AgentBudget, SubAgentRequest

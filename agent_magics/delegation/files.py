@@ -13,7 +13,8 @@ from pathlib import Path
 
 from agent_magics.config_files.places import FOLDER, config_folder
 from agent_magics.config_files.trust import Trustable, digest_of
-from agent_magics.delegation.types import BUILT_IN, DEFAULT_BUDGET, NAME, AgentType, completed
+from agent_magics.delegation.budgets import DEFAULT_BUDGET, completed
+from agent_magics.delegation.types import BUILT_IN, NAME, AgentType
 from agent_magics.dispatch.turn import AgentBudget
 from agent_magics.files.paths import printable
 from agent_magics.project.front_matter import NotFrontMatter, Value, split_front_matter

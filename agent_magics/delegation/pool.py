@@ -17,10 +17,10 @@ from typing import Any
 from agent_magics.delegation.admission import (
     MOST,
     check_kernel,
-    checked_budget,
     chosen_name,
     chosen_type,
 )
+from agent_magics.delegation.budgets import budget_of, checked_budget, completed, least
 from agent_magics.delegation.child import SubAgent, bring_results, report
 from agent_magics.delegation.parent import AnswerBlocking, ParentLink, ParentTurn, PresentTurns
 from agent_magics.delegation.rights import narrowed
@@ -29,9 +29,6 @@ from agent_magics.delegation.types import (
     EXPLORE,
     AgentPlace,
     AgentType,
-    budget_of,
-    completed,
-    least,
 )
 from agent_magics.dispatch.turn import AgentBudget, SubAgentRequest
 from agent_magics.engine.conversation import Conversation

@@ -8,8 +8,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from agent_magics import tools as builtin
+from agent_magics.delegation.budgets import least
 from agent_magics.delegation.sharing import KERNEL
-from agent_magics.delegation.types import AgentType, least
+from agent_magics.delegation.types import AgentType
 from agent_magics.dispatch.catalog.offer import ToolOffer
 from agent_magics.dispatch.registry import ToolRegistry
 from agent_magics.dispatch.turn import AgentBudget, SubAgentRequest

@@ -1,4 +1,4 @@
-"""Takes tool calls through their stages, in order, from the model's text to the output it reads.
+"""Runs each tool call through its stages, in order, from the model's text to the output it reads.
 
 Each call goes through this one list: a call of the model, of its code, of a batch, of the person,
 and of an MCP client. A stage is a function of the call: it returns None, or an awaitable to finish
@@ -152,7 +152,7 @@ class ToolCallRuntime:
             # Raised for instance by a person's `assess`: either would end the engine's loop.
             raise RuntimeError(f"{call.tool_name} raised {type(error).__name__}") from error
         finally:
-            going.status.permit = None  # which holds the call, as the call holds it
+            going.status.permit = None  # the permit and the call hold each other
             self._of_model.discard(going)
             if is_group:
                 del self._groups[call.call_id]
@@ -189,8 +189,8 @@ def wait_for_place(call: CallInProgress) -> Awaitable[None] | None:
 def leave_place(call: CallInProgress) -> None:
     """Free the call's place for the next one.
 
-    Not after an error that ends the turn: the next call would begin before it is cancelled,
-    although the person has just pressed Stop.
+    The pipeline does not do so after an error that ends the turn: the next call would begin before
+    it is cancelled, although the person has just pressed Stop.
     """
     if call.place is not None:
         call.place.leave()

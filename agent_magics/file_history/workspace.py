@@ -1,4 +1,4 @@
-"""Detects changes that commands make in a workspace: by scans before and after, and by copies.
+"""Detects what commands change in a workspace, by scans before and after; keeps earlier contents.
 
 Law: changes before a command began are never attributed to it. So each command begins with a scan,
 and all commands of this process share one record of a workspace. Changes by the person

@@ -1,6 +1,6 @@
 """Stores the progress of named maps beside their answers, in the same SQLite file.
 
-A kernel that dies leaves the record: `%agent map` lists it, and the same call goes on from it.
+The record stays when its kernel dies: `%agent map` lists it, and the same call goes on from it.
 """
 
 import asyncio
@@ -133,7 +133,7 @@ def _held(path: Path, name: str) -> Iterator[None]:
 
 @asynccontextmanager
 async def noted(path: Path, name: str, job: Job, digest: bytes) -> AsyncIterator[None]:
-    """Store a map's progress each second until it ends; remove one that has asked about all rows.
+    """Store a map's progress each second until it ends; forget it when all rows have been asked.
 
     Args:
         path: the file of answers.
@@ -142,7 +142,7 @@ async def noted(path: Path, name: str, job: Job, digest: bytes) -> AsyncIterator
         digest: of all that it asks, but for its rows.
 
     Raises:
-        FatalError: a run of this name asks something else, or another kernel is at it, or the file
+        FatalError: a run of this name asks something else, or another kernel runs it, or the file
             cannot be used.
     """
     runs, now = await asyncio.to_thread(Runs, path), int(time.time())

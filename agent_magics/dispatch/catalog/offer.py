@@ -1,4 +1,4 @@
-"""Selects the tools that a request carries: all of them, or within a budget those that are needed.
+"""Selects the tools that a request carries: all, or past a budget built-in ones and those found.
 
 A specification costs tokens in every request. Past a budget only the built-in tools and
 `tool_search` are offered; what a search finds is offered from the next request on, behind

@@ -30,7 +30,7 @@ class LiveStream:
     Args:
         label: the title, such as the command.
         after: seconds until its widget may open.
-        lab: by whose pages the widget hears, also while the main thread is busy.
+        lab: the link by which clicks of pages arrive, even while the main thread is busy.
 
     Attributes:
         widget: None until the command has run for a moment.
@@ -185,7 +185,7 @@ class CommandStreams:
         for key, stream in list(self._streams.items()):
             if stream.due():
                 self._show(key, stream.open())
-            stream.send(INTERVAL * max(1, opened))  # the more streams, the rarer
+            stream.send(INTERVAL * max(1, opened))  # with more streams each sends less often
             if not stream.is_drawn_within(self._host.drawn_limit):
                 # Nobody draws widgets here: go back to updating the block's own text.
                 self._host.widgets_work = False

@@ -57,7 +57,7 @@ _UNJUDGED = frozenset(
 
 
 def any_path(path: str) -> str:
-    """Withhold no file (a judge)."""
+    """Allow every file (a judge)."""
     return ""
 
 
@@ -85,7 +85,7 @@ def file_batches(pattern: str, judge: FileJudge = any_path) -> Rows:
     Raises:
         FatalError: there is no such file, its format is not known, or it cannot be read.
     """
-    # Our own reader waits for no FIFO.
+    # These go to our own reader, which does not wait for the writer of a FIFO.
     place = pattern.removeprefix("file://").removeprefix("local://")
     files = _by_url(place, judge) if "://" in place else _local(place, judge)
     readers = [(path, opened, _reader_of(path)) for path, opened in files]
@@ -222,7 +222,7 @@ def rows_of_arrow(batch: Any) -> list[dict[str, Any] | Broken]:
 
 
 def in_batches(rows: Iterator[Read]) -> Iterator[list[Read]]:
-    """Yield rows in lists; those that came before an error come before it, too."""
+    """Yield rows in lists; those that were read before an error are yielded before it is raised."""
     batch: list[Read] = []
     failure: Exception | None = None
     while not failure:

@@ -30,7 +30,7 @@ async def tool_search(query: str, limit: int = 8, *, ctx: ToolContext | None = N
         raise RespondToModel(f"limit: expected a number from 1 to {MOST_FOUND}, got {limit}.")
     servers = ctx.turn.servers
     specs = offer.search(query, min(limit, MOST_FOUND))
-    if not specs and servers is not None:  # a later one may still fit
+    if not specs and servers is not None:  # one that is still starting may have it
         await servers.settled()
         specs = offer.search(query, min(limit, MOST_FOUND))
     if not offer.deferred:

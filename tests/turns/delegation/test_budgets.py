@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from agent_magics import Agent, Call, ToolContext, tool
-from agent_magics.delegation.types import DEFAULT_BUDGET
+from agent_magics.delegation.budgets import DEFAULT_BUDGET
 from agent_magics.dispatch.turn import AgentBudget
 from agent_magics.protocol.items import Usage
 from tests.support.models.tree import TreeModel

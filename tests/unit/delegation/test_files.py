@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from agent_magics.config_files.places import config_folder
 from agent_magics.config_files.trust import SHOWN_DIGEST
+from agent_magics.delegation.budgets import DEFAULT_BUDGET
 from agent_magics.delegation.files import ProjectAgents, find_types, parse_type
-from agent_magics.delegation.types import BUILT_IN, DEFAULT_BUDGET
+from agent_magics.delegation.types import BUILT_IN
 from agent_magics.dispatch.turn import AgentBudget
 
 GOOD = b"""---

@@ -22,7 +22,7 @@ from agent_magics.tools.catalog.sources import entries_of
 
 
 class CellSetup:
-    """Reads what a cell gives, over the settings of the notebook.
+    """Reads a cell's prompt and options; an option goes before the notebook's setting.
 
     Args:
         shell: the IPython shell.
@@ -62,7 +62,7 @@ class CellSetup:
         Args:
             agent: the agent that runs.
             options: the cell's options.
-            prompt: the text for the model, by which a turn is recorded anew; None records none.
+            prompt: the prompt whose turn is recorded again; None records nothing.
 
         Raises:
             FatalError: a setting is invalid, or there is no such recording.
@@ -169,7 +169,7 @@ def read_prompt(words: Sequence[str], workspace: Path, namespace: dict[str, obje
     Raises:
         FatalError: there is no such prompt, or the fields do not fit.
     """
-    try:  # anew: IPython also splits a value in quotes at its spaces
+    try:  # split again: IPython splits values in quotes at spaces, too
         name, *pairs = shlex.split(" ".join(words))
     except ValueError as error:
         raise FatalError(f"The quotes after --prompt do not fit: {error}.") from None

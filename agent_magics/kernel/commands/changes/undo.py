@@ -1,4 +1,6 @@
-"""``%agent undo`` and ``%agent redo``: restores the files of the last turns or repeats a turn."""
+"""``%agent undo`` and ``%agent redo``: takes back what the last turns changed in files, or
+makes those changes again.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path

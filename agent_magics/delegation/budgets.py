@@ -1,0 +1,70 @@
+"""What a sub-agent may spend: budgets are completed, compared, checked, and kept in records."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields, replace
+from typing import TypeVar
+
+from agent_magics.dispatch.turn import AgentBudget
+from agent_magics.protocol.errors import RespondToModel
+
+_Limit = TypeVar("_Limit", int, float)
+
+DEFAULT_BUDGET = AgentBudget(requests=50, tokens=1_000_000, seconds=900)
+# One to work with, and one for the summary.
+_LEAST_REQUESTS = 2
+
+
+def completed(budget: AgentBudget, by: AgentBudget) -> AgentBudget:
+    """Return a budget with its missing limits filled in from another one."""
+    return replace(
+        budget,
+        **{
+            each.name: getattr(by, each.name)
+            for each in fields(AgentBudget)
+            if getattr(budget, each.name) is None
+        },
+    )
+
+
+def checked_budget(budget: AgentBudget) -> AgentBudget:
+    """Return the requested budget, completed and checked.
+
+    Raises:
+        RespondToModel: a limit is not above zero.
+    """
+    limits = (budget.requests, budget.tokens, budget.cost, budget.seconds)
+    if any(limit is not None and not limit > 0 for limit in limits):
+        raise RespondToModel(f"budget: every limit must be above 0; got {budget}.")
+    return replace(budget, requests=max(budget.requests or _LEAST_REQUESTS, _LEAST_REQUESTS))
+
+
+def limits_of(budget: AgentBudget) -> dict[str, float]:
+    """Return the limits that a budget has, by name, as records hold them."""
+    return {key: limit for key, limit in asdict(budget).items() if limit is not None}
+
+
+def budget_of(limits: Mapping[str, float]) -> AgentBudget:
+    """Return the budget that `limits_of` described."""
+    requests, tokens = limits.get("requests"), limits.get("tokens")
+    return AgentBudget(
+        None if requests is None else int(requests),
+        None if tokens is None else int(tokens),
+        limits.get("cost"),
+        limits.get("seconds"),
+    )
+
+
+def least(one: AgentBudget, other: AgentBudget) -> AgentBudget:
+    """Return the stricter of two budgets, limit by limit."""
+    return AgentBudget(
+        _least(one.requests, other.requests),
+        _least(one.tokens, other.tokens),
+        _least(one.cost, other.cost),
+        _least(one.seconds, other.seconds),
+    )
+
+
+def _least(one: _Limit | None, other: _Limit | None) -> _Limit | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)
