@@ -107,8 +107,13 @@ class Ledger(RecordTable):
                     path.unlink()
 
     def is_being_sent(self, token: str) -> bool:
-        """Return whether a kernel has the file of a batch open, to send it."""
-        return bool(is_held(self.folder() / f"{token}.jsonl"))
+        """Return whether a kernel may have the file of a batch open, to send it.
+
+        Where the lock cannot be known (a file system without locks) the file itself tells it, since
+        rows that are taken for unsent would be paid for twice.
+        """
+        path = self.folder() / f"{token}.jsonl"
+        return path.exists() and is_held(path) is not False
 
     def all(self) -> list[Sent]:
         """Return the batches that were not taken in yet, the oldest first."""

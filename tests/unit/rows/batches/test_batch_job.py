@@ -1,6 +1,8 @@
 """Maps through a provider's batch API: equal to plain ones, taken up again, never paid twice."""
 
 import asyncio
+import errno
+import fcntl
 import json
 import os
 import signal
@@ -334,13 +336,18 @@ def gone_job(ledger, api):
         (-9000, "batch_9", False),
         (0, "", True),
         (0, "locked", False),
+        (0, "without locks", False),
     ],
 )
 def test_what_the_provider_does_not_show_is_gone_only_where_nobody_can_have_it(
-    tmp_path, hours, batch_id, is_gone
+    tmp_path, monkeypatch, hours, batch_id, is_gone
 ):
+    def refuses(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    is_packed = batch_id in ("locked", "without locks")
     ledger = Ledger(tmp_path / "a")
-    named = batch_id.removeprefix("locked")
+    named = "" if is_packed else batch_id
     sent = Sent("t" * 32, now() - hours * 3600, "", "", "", b"", named)
 
     async def ask(address):
@@ -351,8 +358,10 @@ def test_what_the_provider_does_not_show_is_gone_only_where_nobody_can_have_it(
             await api.close()
 
     pack = Pack(ledger.folder())
-    if batch_id == "locked":
+    if is_packed:
         sent = sent._replace(token=pack.token)
+    if batch_id == "without locks":
+        monkeypatch.setattr(fcntl, "flock", refuses)
     try:
         with BatchServer() as server:
             assert asyncio.run(ask(server.base_url)) == is_gone
