@@ -189,6 +189,8 @@ def _slots_of(kind: type) -> Iterator[str]:
 
 def _is_plain(row: Any) -> bool:
     """Tell whether a row is a value itself, and nothing that has values."""
+    if isinstance(row, list | tuple | Set) and getattr(row, "__dict__", None):
+        return False  # of a class whose objects have attributes too
     if row is None or isinstance(row, _PLAIN) or is_image(row):
         return True
     return isinstance(row, tuple) and not hasattr(row, "_fields")
@@ -219,7 +221,8 @@ def _picked(row: Any, names: tuple[str, ...]) -> tuple[Any, ...]:
             return tuple(map(row.get, names))
         found = [getattr(row, name, _MISSING) for name in names]
         # One that has no fields, but a text: a time span, an array, an address.
-        whole = {TEXT: row} if _MISSING in found and _names_of(row) == (TEXT,) else {}
+        lacks = any(value is _MISSING for value in found)  # arrays are not to be compared
+        whole = {TEXT: row} if lacks and _names_of(row) == (TEXT,) else {}
         return tuple(
             whole.get(name) if value is _MISSING else value
             for name, value in zip(names, found, strict=True)

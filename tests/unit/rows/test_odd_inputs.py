@@ -50,6 +50,23 @@ class Data:
     text: Any
 
 
+class Slots:
+    """A class whose objects have no dict."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text):
+        self.text = text
+
+
+class Named(list):
+    """A list that has an attribute of its own."""
+
+    def __init__(self, text):
+        super().__init__([1, 2])
+        self.text = text
+
+
 DAY, TIME = dt.date(2024, 2, 29), dt.datetime(2024, 2, 29, 23, 59, 59, 7)
 ZONE = dt.timezone(dt.timedelta(hours=5, minutes=30))
 NUMBERS = [0, -1, 1 << 70, 1.5, -0.0, 1e300, math.inf, True, 2 + 3j]
@@ -124,6 +141,14 @@ VALUES: dict[str, tuple[Any, list[Any]]] = {
     "named tuples": (lambda: [Letter("a"), Letter(None)], ["a", None]),
     "models": (lambda: [Model(text="a"), Model(text=[1])], ["a", [1]]),
     "dataclasses": (lambda: [Data("a"), Data(DAY)], ["a", DAY]),
+    # An array that is compared with something is an array, of which no one bool is.
+    "objects with arrays": (
+        lambda: [kind(value)
+                 for kind in (Letter, Data, Slots, lambda value: types.SimpleNamespace(text=value),
+                              lambda value: Model(text=value))
+                 for value in (np.arange(3), np.eye(2), pd.Series([1, 2]), pl.Series([1, 2]))],
+        [[0, 1, 2], [[1.0, 0.0], [0.0, 1.0]], [1, 2], pl.Series([1, 2])] * 5),
+    "lists with attributes": (lambda: [Named("a"), Named([3])], ["a", [3]]),
     "namespaces": (lambda: [types.SimpleNamespace(text="a")], ["a"]),
     "object series": (lambda: series("a", 1, None, [2]), ["a", 1, None, [2]]),
     "string series": (lambda: series("a", None, dtype="string"), ["a", None]),
