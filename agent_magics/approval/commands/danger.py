@@ -23,6 +23,8 @@ _WRAPPERS = names(
     "taskset caffeinate systemd-run find trap function if then elif else while until do ! { coproc"
 )
 _ADDS_TARGETS = names("xargs parallel")
+# The options by which xargs puts what it adds in the place of a text.
+_REPLACES = re.compile(r"-[0oprtx]*I(.*)|-[0oprtx]*i(.+)|--replace=(.+)", re.DOTALL)
 _GIT_OPTIONS_WITH_VALUE = names(
     "-C -c --git-dir --work-tree --namespace --exec-path --super-prefix --config-env"
 )
@@ -55,8 +57,11 @@ def danger_of(argv: Words, place: CommandPlace, depth: int = 0) -> str:
         return _danger_in_words(argv[1:], place, depth)
     if program not in _WRAPPERS and "=" not in argv[0]:
         return _danger_from(argv, 0, place, depth)
-    argv = _with_replaced(argv)
-    # It is unknown which options take values, so any word may be the program.
+    return _danger_in_any(argv, place, depth) or _danger_in_any(_replaced(argv), place, depth)
+
+
+def _danger_in_any(argv: Words, place: CommandPlace, depth: int) -> str:
+    """Judge words of which any may be the program: it is unknown which options take values."""
     for start in range(len(argv)):
         if reason := _danger_from(argv, start, place, depth):
             return reason
@@ -64,15 +69,14 @@ def danger_of(argv: Words, place: CommandPlace, depth: int = 0) -> str:
     return _danger_in_words(scripts, place, depth)
 
 
-def _with_replaced(argv: Words) -> Words:
-    """Return the words with {} for the text that ``xargs -I`` replaces."""
-    if _ADDS_TARGETS.isdisjoint(map(program_of, argv)):
-        return argv
-    for at, word in enumerate(argv):
-        text = word[2:] or "".join(argv[at + 1 : at + 2])
-        if word.startswith("-I") and text:
-            return [*argv[:at], *(each.replace(text, "{}") for each in argv[at + 1 :])]
-    return argv
+def _replaced(argv: Words) -> Words:
+    """Return the words with {} for the text of ``xargs -I TEXT``; none without such an option."""
+    if not _ADDS_TARGETS.isdisjoint(map(program_of, argv)):
+        for at, option in enumerate(map(_REPLACES.fullmatch, argv)):
+            text = option and (option[option.lastindex or 1] or "".join(argv[at + 1 : at + 2]))
+            if text:
+                return [*argv[:at], *(each.replace(text, "{}") for each in argv[at + 1 :])]
+    return []
 
 
 def words_that_run(words: Words) -> range:

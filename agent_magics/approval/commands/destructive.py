@@ -7,7 +7,7 @@ workspace at once, devices, and targets that are not known before the command ru
 import os
 import re
 from collections.abc import Callable
-from itertools import pairwise, takewhile
+from itertools import dropwhile, pairwise, takewhile
 
 from agent_magics.approval.commands.place import CommandPlace, normal_path
 from agent_magics.approval.commands.words import Words, is_option, names, program_of
@@ -87,8 +87,6 @@ def _danger_of_loss(targets: Words, place: CommandPlace) -> str:
         return "it destroys a root, the home folder or the workspace with all below"
     if not targets or any(_UNKNOWN.search(expanded(target)) for target in targets):
         return "it destroys data, and which is not known before it runs"
-    if any(_REMOTE.match(target) for target in targets):
-        return "it destroys data on another machine"
     paths = [path for target in targets for path in place.paths_of(expanded(target))]
     if any(".git" in path.split("/") for path in paths):
         return "it destroys what only git holds"
@@ -97,8 +95,13 @@ def _danger_of_loss(targets: Words, place: CommandPlace) -> str:
     return ""
 
 
+_SIZE = re.compile(r"(?:-s|--s\w*=?)(.*)")
+
+
 def _danger_in_truncate(words: Words, place: CommandPlace) -> str:
-    if any(re.match(r"(-s|--s\w*=?)?\+", word) for word in words):
+    options = ((_SIZE.fullmatch(word), after) for word, after in pairwise((*words, "")))
+    sizes = [option[1] or after for option, after in options if option]
+    if sizes and all(size.startswith("+") for size in sizes):
         return ""  # it makes files longer
     return _danger_of_loss(_operands(words), place)
 
@@ -116,7 +119,11 @@ def _danger_in_mv(words: Words, place: CommandPlace) -> str:
 def _danger_in_rsync(words: Words, place: CommandPlace) -> str:
     if not any(word.startswith("--del") for word in words):
         return ""
-    return _danger_of_loss(_operands(words)[-1:], place)
+    # Any operand but the first may be the destination: options with values may follow it.
+    targets = _operands(words)[1:]
+    if any(_REMOTE.match(target) for target in targets):
+        return "it destroys data on another machine"
+    return _danger_of_loss(targets, place)
 
 
 def _danger_in_chmod(words: Words, place: CommandPlace) -> str:
@@ -153,6 +160,8 @@ def _danger_in_kill(words: Words, place: CommandPlace) -> str:
 
 _FIND_TESTS = names("-name -iname -path -ipath -wholename -regex -iregex")
 _FIND_INVERTED = names("! -not -o -or ,")
+_FIND_ACTIONS = names("-delete -exec -execdir -ok -okdir")
+_FIND_LINKS = re.compile("-[HLP]|-O[0-9]")
 _DELETERS = names("rm unlink shred truncate")
 
 
@@ -161,9 +170,10 @@ def _danger_in_find(words: Words, place: CommandPlace) -> str:
         return ""
     if any(_is_vital(word, place, workspace=False) for word in words if "*" not in word):
         return "it deletes files all over the system or the home folder"
+    words = list(dropwhile(_FIND_LINKS.fullmatch, words))
     first = next((at for at, word in enumerate(words) if word[:1] in ("-", "(", "!")), len(words))
     folders = words[:first] or (".",)
-    if _selects_by_name(words[first:]):
+    if _selects_by_name(list(takewhile(lambda word: word not in _FIND_ACTIONS, words[first:]))):
         folders = [folder for folder in folders if not _is_vital(folder, place)]
     return _danger_of_loss(folders, place) if folders else ""
 

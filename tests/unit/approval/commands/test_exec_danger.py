@@ -104,6 +104,16 @@ timeout -k 1 5 rm -rf /
 nice -n 5 rm -rf /
 setsid rm -rf /
 xargs rm -rf /
+xargs -I m sh -c 'rm -rf .'
+xargs -I r rm -rf /
+xargs -Igit git push --force
+xargs -I s sudo shutdown
+xargs --replace=X rm -rf data/X
+xargs -0i% rm -rf data/%
+truncate -s 0 /home/ada/thesis.tex +x
+rsync -a --delete src/ /home/ada/docs/ --exclude cache
+find -L /home/ada/docs -name '*.csv' -delete
+find . -delete -name '*.pyc'
 sudo env nohup timeout 3 rm -rf /
 sudo bash -c 'rm -rf /'
 busybox rm -rf /
@@ -338,6 +348,9 @@ find build -delete
 find build -type f -mtime +3 -delete
 truncate -s 0 app.log
 truncate -s +1M grown
+rm -rf results:2024
+dd if=a of=out:1
+find -L . -name '*.pyc' -delete
 truncate --size=100 a
 dd if=/dev/zero of=a bs=1k count=1
 dd if=a of=/tmp/b
