@@ -159,12 +159,20 @@ def _copy(name: str, copy: str, folder: int) -> None:
     part = f"{copy}.part"
     with suppress(FileNotFoundError):  # what a killed kernel has left
         os.unlink(part, dir_fd=folder)
-    with open(open_file(name, folder), "rb") as old, open(create_file(part, folder), "wb") as new:
-        status = os.fstat(old.fileno())
-        shutil.copyfileobj(old, new)
-        os.fchmod(new.fileno(), stat.S_IMODE(status.st_mode))
-        os.utime(new.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))
-    os.rename(part, copy, src_dir_fd=folder, dst_dir_fd=folder)
+    try:
+        with (
+            open(open_file(name, folder), "rb") as old,
+            open(create_file(part, folder), "wb") as new,
+        ):
+            status = os.fstat(old.fileno())
+            shutil.copyfileobj(old, new)
+            os.fchmod(new.fileno(), stat.S_IMODE(status.st_mode))
+            os.utime(new.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))
+        os.rename(part, copy, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(part, dir_fd=folder)
+        raise
 
 
 def exists_at(name: str, folder: int) -> bool:

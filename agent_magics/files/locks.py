@@ -4,6 +4,7 @@ Law: a file is written only under its own name, never through a link; who finds 
 a moment, since other kernels lock it to look at it.
 """
 
+import errno
 import fcntl
 import os
 import time
@@ -46,12 +47,16 @@ def open_locked(
     deadline = time.monotonic() + wait
     while True:
         descriptor = open_plain(path, os.O_RDWR | flags, mode=mode)
-        if not hold(descriptor, deadline - time.monotonic()):
+        try:
+            if not hold(descriptor, deadline - time.monotonic()):
+                raise FileHeld(errno.EAGAIN, "another process has locked it", os.fspath(path))
+            if _is_at(path, descriptor):
+                return descriptor
+        except BaseException:
             os.close(descriptor)
-            raise FileHeld
-        if _is_at(path, descriptor):
-            return descriptor
+            raise
         os.close(descriptor)
+        time.sleep(_BETWEEN_TRIES)
 
 
 def hold(descriptor: int, wait: float = MOMENT) -> bool:

@@ -287,7 +287,7 @@ def write_kind(
     real = _real(path) if follow else os.path.join(_real(path.parent), path.name)
     if read_only:
         return False, "the sandbox is read-only"
-    places = [_real(root) for root in roots]
+    places = [place for place in map(_real, roots) if place != "/"]  # which is no workspace
     if not is_below(real, places):
         return False, "outside the workspace"
     for part in f"{_folded(real)}/{_folded(str(path))}".split("/"):

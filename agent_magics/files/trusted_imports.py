@@ -53,8 +53,8 @@ def _guard_finders() -> None:
 
 
 def _writable() -> frozenset[str]:
-    """Return the folders to distrust: all but /, which no sandbox lets a command write as a whole,
-    and where kernels in containers often start.
+    """Return the folders to distrust: not /, where kernels in containers often start; as a folder
+    for sandboxed commands to write it is refused.
     """
     try:
         return frozenset((*_distrusted, os.getcwd())) - {"/"}

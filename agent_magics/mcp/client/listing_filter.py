@@ -16,6 +16,7 @@ from agent_magics.mcp.client.schemas import MOST_TOOLS, why_too_large
 
 _MOST_PARTS = 2_000  # of a result's content
 _LISTING = "tools/list"
+_READ = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 
 
 class ListingFilter:
@@ -61,7 +62,7 @@ class ListingFilter:
             self._left_out[surplus] = f"the server has more than {MOST_TOOLS} tools"
         result["tools"] = wanted[:MOST_TOOLS]
         # Those that are too large first: looking for what else is wrong takes long.
-        sizes = enumerate(map(why_too_large, result["tools"]))
+        sizes = enumerate(why_too_large(_read(tool)) for tool in result["tools"])
         self._leave_out(result, {number: why for number, why in sizes if why})
         self._leave_out(result, self._find_wrong(result))
 
@@ -98,6 +99,11 @@ def _shorten_content(result: dict[str, Any]) -> None:
     if isinstance(content, list) and len(content) > _MOST_PARTS:
         surplus = f"[{len(content) - _MOST_PARTS:,} more parts are left out]"
         result["content"] = [*content[:_MOST_PARTS], {"type": "text", "text": surplus}]
+
+
+def _read(tool: object) -> object:
+    """Return what is read of a listed tool: not its icons, nor what is the client's own."""
+    return {key: tool.get(key) for key in _READ} if isinstance(tool, dict) else tool
 
 
 def _name_of(tool: object, number: int) -> str:

@@ -139,6 +139,18 @@ def test_what_is_written_is_a_regular_file(tmp_path, kind):
         locks.open_locked(place)
 
 
+def test_a_file_that_cannot_be_opened_stays_free(tmp_path, monkeypatch):
+    path = tmp_path / "place"
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "lstat", lambda path: os.listdir(__file__))
+        with pytest.raises(NotADirectoryError):
+            locks.open_locked(path)
+    held = locks.open_locked(path)
+    with pytest.raises(locks.FileHeld, match="another process has locked it"):
+        locks.open_locked(path)
+    locks.release(held)
+
+
 def test_no_other_module_locks_files():
     package = Path(agent_magics.__file__).parent
     found = [path for path in package.rglob("*.py") if "flock(" in path.read_text()]

@@ -171,6 +171,7 @@ def test_writing_inside_the_roots(tmp_path):
     assert not write_kind(tmp_path / "w" / "a.py", [tmp_path / "w"], True)[0]
     assert not write_kind(tmp_path / "w2" / "a.py", [tmp_path / "w"], False)[0]
     assert write_kind(tmp_path / "w2" / "a.py", [tmp_path / "w", tmp_path / "w2"], False)[0]
+    assert write_kind(Path("/opt/a.py"), [Path("/")], False) == (False, "outside the workspace")
 
 
 def test_writing_through_links_is_judged_by_where_it_ends(tmp_path):

@@ -48,6 +48,13 @@ def test_what_is_well_formed_is_kept_and_the_rest_passes(before, after):
     types.ListToolsResult.model_validate(result, by_name=False)
 
 
+def test_a_tool_is_measured_without_its_icons():
+    icon = {"src": f"data:image/png;base64,{'A' * 300_000}"}
+    result, wrong = sifted({"tools": [{**GOOD, "icons": [icon]}]})
+    assert len(result["tools"]) == 1 and not wrong
+    assert sifted({"tools": [{**GOOD, "description": "A" * 300_000}]})[1]
+
+
 @pytest.mark.parametrize(
     ("result", "version"),
     [
