@@ -34,6 +34,7 @@ BY_PERSON = "you stopped it"
 # Seconds after the end in which answers that were asked for are still taken.
 GRACE = 5.0
 GIVEN_UP = "not waited for"
+NOT_AGAIN = "the answer does not fit, and was not asked for again: {reason}"
 NOT_KEPT = "answers cannot be kept: {error}"
 NOT_READ = "the rows could not be read further: {error}"
 NOT_CHECKED = "the type of the answers failed itself ({error})"
@@ -397,15 +398,16 @@ class Job:
         try:
             return answer, b"" if answer.error else self._value(answer)
         except RespondToModel as problem:
-            problems = str(problem)
-            repair = REPAIR.format(problems=problems)
+            repair = REPAIR.format(problems=problem)
             items = (*question.items, AssistantMessage(answer.text), UserMessage(repair))
         except FatalError as failure:
             return replace(answer, error=str(failure), kind="validator"), b""
         try:
+            if self.stopped:
+                raise NotSent
             second = await self.asker.ask(replace(question, items=items))
         except NotSent:
-            unfit = self.plan.columns.failure(problems)
+            unfit = NOT_AGAIN.format(reason=self.stopped)
             return replace(answer, error=unfit, kind="does not fit"), b""
         both = _sum(answer, second)
         try:

@@ -109,7 +109,7 @@ class AgentAsker:
         task.add_done_callback(self._closing.discard)
 
     def stop(self) -> None:
-        """Do nothing: a map asks no more than run at once."""
+        """Do nothing: runs under way go on, since what they have paid for is to be an answer."""
 
     def pace(self) -> Pace:
         """See `Asker.pace`."""

@@ -4,6 +4,7 @@ import asyncio
 import json
 import sys
 import time
+from collections import Counter
 from dataclasses import dataclass
 
 import pandas as pd
@@ -17,6 +18,7 @@ from agent_magics.protocol.errors import FatalError
 from agent_magics.rows.outcomes import PART
 from agent_magics.rows.tables.folders import PartFiles
 from tests.support.rows.echo import INPUT, OUTPUT, Echo
+from tests.support.rows.watchers import When, wait_until
 
 PRICED = "gpt-5.5"
 
@@ -100,6 +102,31 @@ def test_an_unfit_answer_is_asked_for_once_more():
     assert model.asked == {"bad": 2, "good": 1}
     assert "no Complaint, also after it was told why" in done.frame["error"][0]
     assert done.frame["tokens"][0] == 2 * (INPUT + OUTPUT)
+
+
+def test_an_unfit_answer_is_not_asked_for_again_after_a_stop():
+    release = asyncio.Event()
+
+    class Holds(Echo):
+        async def stream(self, request):
+            async for event in super().stream(request):
+                await release.wait()
+                yield event
+
+    model = Holds(lambda prompt: "nonsense")
+    with Agent(model) as agent:
+
+        def stop(job):
+            wait_until(lambda: sum(model.asked.values()) == 4)
+            agent.session.engine.post(job.stop)
+            agent.session.engine.post(release.set)
+
+        options = {"concurrency": 4}
+        mapping = agent.mapping("{{text}}", rows(6), output=Complaint, options=options)
+        done = mapping.wait_sync(When([0], stop))
+    assert sum(model.asked.values()) == 4
+    said = Counter(error.partition(":")[0] for error in done.frame["error"])
+    assert said == {"the answer does not fit, and was not asked for again": 4, "not asked": 2}
 
 
 def test_a_models_error_is_the_rows_and_can_be_tried_again():
