@@ -230,6 +230,7 @@ class RowClient:
                 if delay is None:
                     self._check_others(fault)
                     return self._failed(counted(fault, attempt), fault.kind)
+            self._unsent.add(current_task())
             await self._retries.wait(delay)
 
     def _check_patience(self, fault: Fault) -> None:

@@ -11,7 +11,7 @@ from agent_magics.models.providers.endpoints import forget_wires
 from agent_magics.models.retry import RetryPolicy
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import UserMessage
-from agent_magics.rows.asking import RowAnswer, RowQuestion, Terms
+from agent_magics.rows.asking import NotSent, RowAnswer, RowQuestion, Terms
 from agent_magics.rows.remote import client
 from agent_magics.rows.remote.client import RowClient
 from agent_magics.rows.remote.gate import FIRST
@@ -229,6 +229,29 @@ def test_a_cancelled_question_gives_its_place_back():
             "row 8",
             "row 9",
         ]
+
+
+def test_a_question_that_waits_for_its_next_try_is_not_sent_after_a_stop():
+    async def run(server: RowServer) -> None:
+        waits = asyncio.Event()
+
+        async def wait(_: float) -> None:
+            waits.set()
+            await asyncio.Event().wait()
+
+        asker = RowClient(base_url=server.base_url, retries=replace(QUICK, wait=wait))
+        asking = asyncio.create_task(asker.ask(question(0)))
+        try:
+            await waits.wait()
+            asker.stop()
+            with pytest.raises(NotSent):
+                await asyncio.wait_for(asking, 1.0)
+        finally:
+            await asker.close()
+
+    with RowServer(faults={"500": 1.0}) as server:
+        asyncio.run(run(server))
+        assert len(server.log()) == 1
 
 
 def test_no_more_are_in_flight_than_allowed():
