@@ -221,11 +221,15 @@ def _written(name: str, value: Any) -> str | InputImage:
         value.save(buffer, "PNG")
         return _of_bytes(name, buffer.getvalue())
     if isinstance(value, Mapping | list | tuple | Set) or getattr(value, "ndim", False):
-        text = json.dumps(value, ensure_ascii=False, default=_plain)
+        text = _json(value)
     else:
         text = value.isoformat() if isinstance(value, date | time) else str(value)
     check_text(name, text)
     return text
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=_plain)
 
 
 def _plain(value: Any) -> Any:
@@ -234,7 +238,7 @@ def _plain(value: Any) -> Any:
     A set is sorted: its own order is another one in each process, and would be another question.
     """
     if isinstance(value, Set):
-        return sorted(value, key=repr)
+        return sorted(value, key=_json)
     return value.tolist() if hasattr(value, "tolist") else str(value)
 
 

@@ -4,6 +4,7 @@ A run is that of a sub-agent, without a place among those of the agent and witho
 """
 
 import asyncio
+import json
 
 from agent_magics.delegation.child import SubAgent
 from agent_magics.delegation.parent import ParentLink, PresentTurns
@@ -125,8 +126,14 @@ class AgentAsker:
 def described(setup: TurnConfig, requests: int, *, reads_only: bool) -> dict[str, object]:
     """Return the part of an answer's key that describes the runs: limits, rights, offered tools.
 
-    The workspace and its instructions are not in it, so an answer is found again elsewhere.
+    The workspace and its instructions are not in it, so an answer is found again elsewhere. Nor are
+    the descriptions of the tools: another wording in a release would have all paid for again.
     """
     offered = setup.specs if setup.offer is None else setup.offer.all
-    tools = encode_tools(offered).decode()
+    tools = json.loads(encode_tools(offered), object_hook=_undescribed)
     return {"requests": requests, "reads_only": reads_only, "tools": tools}
+
+
+def _undescribed(part: dict[str, object]) -> dict[str, object]:
+    """Return an object of JSON without its description; a parameter of that name is no text."""
+    return {k: each for k, each in part.items() if k != "description" or not isinstance(each, str)}

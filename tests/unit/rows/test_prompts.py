@@ -2,8 +2,11 @@
 
 import decimal
 import enum
+import itertools
 import json
 import math
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -84,6 +87,24 @@ def test_a_lone_surrogate_is_the_rows_error():
 )
 def test_other_values_are_written_as_text(value, text):
     assert Template("{{x}}").fill((value,)) == text
+
+
+SETS = """
+from itertools import combinations
+from agent_magics.rows.prompts import Template
+value = set(map(frozenset, combinations("abcde", 3)))
+print(Template("{{x}}").fill((value,)), end="")
+"""
+
+
+def test_sets_in_sets_are_written_the_same_in_each_process():
+    def said(seed):
+        environment = {**os.environ, "PYTHONHASHSEED": str(seed)}
+        command = [sys.executable, "-c", SETS]
+        return subprocess.run(command, env=environment, capture_output=True, check=True).stdout
+
+    whole = json.dumps(list(itertools.combinations("abcde", 3)))
+    assert [said(seed) for seed in (1, 2)] == [whole.encode()] * 2
 
 
 def test_images_become_parts(tmp_path):

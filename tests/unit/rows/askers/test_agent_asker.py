@@ -120,17 +120,17 @@ def look_up(description, unit=str):
 @pytest.mark.parametrize(
     ("tools", "options"),
     [
-        ([look_up("Looks into last year.")], {}),
         ([look_up("Looks.", unit=str | None)], {}),
         ([look_up("Looks.")], {"requests": 3}),
     ],
-    ids=["another description", "another schema", "another limit"],
+    ids=["another schema", "another limit"],
 )
 def test_other_runs_under_the_same_names_are_asked_again(tmp_path, tools, options):
     model, cache = Caller("look_up", "text"), tmp_path / "answers.sqlite"
     with Agent(model) as agent:
         agent.map_sync("{{text}}", ["a"], tools=[look_up("Looks.")], cache=cache)
-        same = agent.map_sync("{{text}}", ["a"], tools=[look_up("Looks.")], cache=cache)
+        said_anew = [look_up("Looks into last year.")]
+        same = agent.map_sync("{{text}}", ["a"], tools=said_anew, cache=cache)
         other = agent.map_sync("{{text}}", ["a"], tools=tools, cache=cache, **options)
     assert (same.progress.kept, other.progress.kept) == (1, 0)
 
