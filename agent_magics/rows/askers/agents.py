@@ -6,6 +6,7 @@ A run is that of a sub-agent, without a place among those of the agent and witho
 import asyncio
 import json
 
+from agent_magics import tools as builtin
 from agent_magics.delegation.child import SubAgent
 from agent_magics.delegation.parent import ParentLink, PresentTurns
 from agent_magics.delegation.rights import narrowed
@@ -127,10 +128,12 @@ def described(setup: TurnConfig, requests: int, *, reads_only: bool) -> dict[str
     """Return the part of an answer's key that describes the runs: limits, rights, offered tools.
 
     The workspace and its instructions are not in it, so an answer is found again elsewhere. Nor are
-    the descriptions of the tools: another wording in a release would have all paid for again.
+    the descriptions of built-in tools: another wording in a release would have all paid for again.
     """
     offered = setup.specs if setup.offer is None else setup.offer.all
-    tools = json.loads(encode_tools(offered), object_hook=_undescribed)
+    own = [each for each in offered if each.spec.name not in builtin.__all__]
+    ours = encode_tools([each for each in offered if each.spec.name in builtin.__all__])
+    tools = (json.loads(ours, object_hook=_undescribed), encode_tools(own).decode())
     return {"requests": requests, "reads_only": reads_only, "tools": tools}
 
 

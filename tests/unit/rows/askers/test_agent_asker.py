@@ -3,6 +3,7 @@
 import asyncio
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,6 +12,8 @@ from agent_magics.kernel.cell.mapping import progress_lines
 from agent_magics.models.base import ItemDone, ResponseDone
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import AssistantMessage, FunctionCall, ToolCallOutput, Usage
+from agent_magics.protocol.tools import ConfiguredToolSpec, FunctionToolSpec
+from agent_magics.rows.askers.agents import described
 from tests.support.rows.echo import Echo
 from tests.support.rows.watchers import When, wait_until
 
@@ -120,19 +123,30 @@ def look_up(description, unit=str):
 @pytest.mark.parametrize(
     ("tools", "options"),
     [
+        ([look_up("Looks into last year.")], {}),
         ([look_up("Looks.", unit=str | None)], {}),
         ([look_up("Looks.")], {"requests": 3}),
     ],
-    ids=["another schema", "another limit"],
+    ids=["another description", "another schema", "another limit"],
 )
 def test_other_runs_under_the_same_names_are_asked_again(tmp_path, tools, options):
     model, cache = Caller("look_up", "text"), tmp_path / "answers.sqlite"
     with Agent(model) as agent:
         agent.map_sync("{{text}}", ["a"], tools=[look_up("Looks.")], cache=cache)
-        said_anew = [look_up("Looks into last year.")]
-        same = agent.map_sync("{{text}}", ["a"], tools=said_anew, cache=cache)
+        same = agent.map_sync("{{text}}", ["a"], tools=[look_up("Looks.")], cache=cache)
         other = agent.map_sync("{{text}}", ["a"], tools=tools, cache=cache, **options)
     assert (same.progress.kept, other.progress.kept) == (1, 0)
+
+
+@pytest.mark.parametrize(("name", "is_same"), [("read_file", True), ("mine", False)])
+def test_another_wording_of_built_in_tools_is_the_same_question(name, is_same):
+    def keys(description):
+        text = {"type": "string", "description": description}
+        schema = {"type": "object", "properties": {"text": text, "description": text}}
+        spec = ConfiguredToolSpec(FunctionToolSpec(name, description, schema))
+        return described(SimpleNamespace(specs=[spec], offer=None), 3, reads_only=True)
+
+    assert (keys("Reads.") == keys("Reads a file.")) is is_same
 
 
 def test_runs_that_only_read_are_others_than_those_with_the_same_tools(tmp_path):
