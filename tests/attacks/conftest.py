@@ -22,8 +22,14 @@ def campaign() -> Callable[[Configuration], dict[str, Any]]:
     def outcomes(configuration: Configuration) -> dict[str, Any]:
         if configuration not in _measured:
             reason = cannot_try(configuration)
-            _measured[configuration] = {"untested": reason} if reason else run(configuration)
+            try:
+                told = {"untested": reason} if reason else run(configuration)
+            except Exception as error:  # each of its rows fails by it, and it is not run again
+                told = {"broken": error}
+            _measured[configuration] = told
         told = _measured[configuration]
+        if "broken" in told:
+            raise RuntimeError(f"{configuration} is broken") from told["broken"]
         if "untested" in told:
             not_tested(str(configuration), told["untested"])
         return told["outcomes"]
@@ -43,6 +49,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 def _line(configuration: Configuration, told: dict[str, Any]) -> str:
     if "untested" in told:
         return f"{configuration!s:24} NOT TESTED: {told['untested']}"
+    if "broken" in told:
+        return f"{configuration!s:24} BROKEN: {told['broken']!r}"
     outcomes = {int(number): outcome for number, outcome in told["outcomes"].items()}
     worked = sorted(number for number, outcome in outcomes.items() if outcome["worked"])
     if configuration.tier == 0:

@@ -9,7 +9,8 @@ from tests.support.rows.clusters import cluster
 from tests.support.rows.watchers import wait_until
 
 pytestmark = pytest.mark.soak
-ROWS = 3000
+# The server holds its answers once it has given `HELD`, so that no map ends before it is stopped.
+ROWS, HELD = 3000, 1000
 # The interrupt is what a front end sends, at the moment when the server has so many requests.
 SETUP = """
 %load_ext agent_magics
@@ -23,10 +24,11 @@ get_ipython().magics_manager.registry["AgentMagics"].agents["default"] = agent
 engine = {engine}
 
 def press():
-    url = {url!r}.removesuffix("v1") + {path!r}
-    while {holds!r} not in urllib.request.urlopen(url).read().decode():
+    url = {url!r}.removesuffix("v1")
+    while {holds!r} not in urllib.request.urlopen(url + {path!r}).read().decode():
         time.sleep(0.02)
     os.kill(os.getpid(), signal.SIGINT)
+    urllib.request.urlopen(url + "more?count={held}", b"")  # what is under way ends
 """
 ENGINES = {
     "here": "None",
@@ -55,7 +57,7 @@ def scheduler():
 
 def begin(kernel, server, engine, **when):
     """Make the agent, the engine, and what interrupts."""
-    setup = SETUP.format(rows=ROWS, url=server.base_url, engine=engine, **when)
+    setup = SETUP.format(rows=ROWS, held=HELD, url=server.base_url, engine=engine, **when)
     outcome = kernel.run(setup)
     assert outcome.status == "ok", outcome.text
 
@@ -77,7 +79,7 @@ def settled(kernel, server):
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("kind", ENGINES)
 def test_an_interrupt_ends_the_asking_and_keeps_the_answers(kernel, scheduler, kind, cell):
-    with RowServer(delay=0.5) as server:
+    with RowServer(delay=0.5, holds=HELD) as server:
         engine = ENGINES[kind].format(scheduler=scheduler)
         begin(kernel, server, engine, path="log", holds="row 300")
         magic = "" if kind == "here" else "--engine engine"
@@ -86,6 +88,7 @@ def test_an_interrupt_ends_the_asking_and_keeps_the_answers(kernel, scheduler, k
         while (now := settled(kernel, server)) != asked:  # what was sent before comes in
             asked = now
         assert 300 < len(asked) < ROWS and set(asked.values()) == {1}
+        server.answer_more()
         again = "done = agent.map_sync('Say {{text}}', rows, ask_above=None)"
         assert kernel.run(again).status == "ok"
         kept = int(kernel.value("done.progress.kept"))
@@ -97,12 +100,13 @@ def test_an_interrupt_ends_the_asking_and_keeps_the_answers(kernel, scheduler, k
 
 
 def test_a_map_in_the_background_is_stopped_by_a_command(kernel):
-    with RowServer(delay=0.5) as server:
+    with RowServer(delay=0.5, holds=HELD) as server:
         begin(kernel, server, ENGINES["pool"], path="log", holds="row 300")
         magic = "--engine engine --background --into kept"
         assert kernel.run(CELLS["magic"].format(magic=magic)).status == "ok"
         wait_until(lambda: len(server.log()) > 300)
         assert kernel.run("%agent stop").status == "ok"
+        server.answer_more(HELD)
         while kernel.run("kept").status != "ok":  # it is bound when the map has ended
             pass
         asked = server.prompts()

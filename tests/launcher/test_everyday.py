@@ -48,10 +48,13 @@ def lacking(case: Case, interpreter: str) -> str:
 
 
 @cache
-def outcomes(configuration: Configuration) -> dict[str, Any]:
-    """Run all cases in a configuration, for the first test that asks."""
+def outcomes(configuration: Configuration) -> dict[str, Any] | Exception:
+    """Run all cases in a configuration, for the first test that asks; return how it failed."""
     names = [case.name for case in CASES if not missing(case, configuration)]
-    return campaign.run_kernel(configuration, "sandbox.everyday_kernel", {"cases": names})
+    try:
+        return campaign.run_kernel(configuration, "sandbox.everyday_kernel", {"cases": names})
+    except Exception as error:  # each test of it fails by this, and it is not run again
+        return error
 
 
 def missing(case: Case, configuration: Configuration) -> str:
@@ -73,6 +76,8 @@ def test_it_works(case, configuration):
     if program := missing(case, configuration):
         not_tested(f"program {program}", f"{configuration.who} finds none")
     told = outcomes(configuration)
+    if isinstance(told, Exception):
+        raise RuntimeError(f"{configuration} is broken") from told
     if "untested" in told:
         not_tested(str(configuration), told["untested"])
     outcome = told["outcomes"][case.name]

@@ -149,7 +149,7 @@ class Kernel:
         self.manager.interrupt_kernel()
         if self._stands_in:  # which sleeps when it has passed the signal on
             stand_in = psutil.Process(self.manager.provisioner.pid)
-            while stand_in.status() != psutil.STATUS_SLEEPING:
+            while stand_in.status() not in (psutil.STATUS_SLEEPING, psutil.STATUS_ZOMBIE):
                 pass
 
     @property
