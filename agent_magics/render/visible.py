@@ -6,7 +6,7 @@ import unicodedata
 from typing import Final
 
 from agent_magics.protocol.items import JsonObject
-from agent_magics.text.look_alikes import mark_look_alikes
+from agent_magics.text.look_alikes import code_of, mark_look_alikes
 
 # Lists and objects up to this long stay on one line.
 _WIDTH: Final = 80
@@ -55,18 +55,14 @@ _MAY_BE_MARKS: Final = re.compile(rf"[^\w\s\x00-\u02ff]{{{_MOST_MARKS + 1},}}")
 
 
 def _written_out(found: re.Match[str]) -> str:
-    return _code_of(found[0]) if _is_invisible(found[0]) else found[0]
-
-
-def _code_of(character: str) -> str:
-    return f"⟨U+{ord(character):04X}⟩"
+    return code_of(found[0]) if _is_invisible(found[0]) else found[0]
 
 
 def _without_stack(found: re.Match[str]) -> str:
     shown, marks = "", 0
     for character in found[0]:
         marks = marks + 1 if unicodedata.category(character)[0] == "M" else 0
-        shown += character if marks <= _MOST_MARKS else _code_of(character)
+        shown += character if marks <= _MOST_MARKS else code_of(character)
     return shown
 
 

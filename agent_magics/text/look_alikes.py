@@ -41,15 +41,17 @@ def mark_look_alikes(text: str) -> str:
 
     Returns:
         The text; a letter is marked, such as ``а⟨U+0430⟩``, in a word that has Latin letters too,
-        and in a word of nothing but look-alikes where the text has no other letter of theirs.
+        and in a word of nothing but look-alikes where the text has no other letter of theirs. One
+        that has its code behind it already stays.
     """
     if not _MAY_DECEIVE.search(text):  # nearly always
         return text
     clear = {_alphabet(c) for c in set(text) if c.isalpha() and not _is_look_alike(c)}
-    return _WORD.sub(lambda word: _marked(word[0], clear), text)
+    return _WORD.sub(lambda found: _marked(found, clear), text)
 
 
-def _marked(word: str, clear: set[str]) -> str:
+def _marked(found: re.Match[str], clear: set[str]) -> str:
+    word = found[0]
     if word.isascii():
         return word
     alphabets = set(map(_alphabet, word))
@@ -57,7 +59,14 @@ def _marked(word: str, clear: set[str]) -> str:
         is_plain = len(word) < 2 or not all(map(_is_look_alike, word))
         if is_plain or alphabets & clear:
             return word
-    return "".join(f"{c}⟨U+{ord(c):04X}⟩" if _may_pass(c) else c for c in word)
+    marked = "".join(c + code_of(c) if _may_pass(c) else c for c in word)
+    code = code_of(word[-1])
+    return marked.removesuffix(code) if found.string.startswith(code, found.end()) else marked
+
+
+def code_of(character: str) -> str:
+    """Return the code of a character as it is written out, such as ⟨U+202E⟩."""
+    return f"⟨U+{ord(character):04X}⟩"
 
 
 def _may_pass(character: str) -> bool:

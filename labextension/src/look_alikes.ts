@@ -22,14 +22,20 @@ const ALPHABETS = {
 /** Alphabets whose letters nobody mixes with Latin ones in a word. */
 const APART = ['cyrillic', 'armenian', 'cherokee', 'lisu', 'coptic'];
 
-/** Put its code behind each letter that may pass for a Latin one, such as `а⟨U+0430⟩`. */
+/** Put its code behind each letter that may pass for a Latin one, such as `а⟨U+0430⟩`, once. */
 export function markLookAlikes(text: string): string {
   if (!MAY_DECEIVE.test(text)) {
     return text;
   }
   const letters = [...new Set(text)].filter(letter => /\p{L}/u.test(letter) && !isLookAlike(letter));
   const clear = new Set(letters.map(alphabetOf));
-  return text.replace(WORD, word => marked([...word], clear));
+  return text.replace(WORD, (word, at: number) => {
+    const letters = [...word];
+    const shown = marked(letters, clear);
+    const code = written(letters[letters.length - 1]!);
+    const isMarked = shown.endsWith(code) && text.startsWith(code, at + word.length);
+    return isMarked ? shown.slice(0, -code.length) : shown;
+  });
 }
 
 function marked(word: string[], clear: Set<string>): string {

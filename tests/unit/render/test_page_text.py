@@ -13,12 +13,15 @@ from agent_magics.text.look_alikes import _LOOK_ALIKES
 from tests.support.readers import MODULES
 
 PLAIN = MODULES.with_name("lib") / "plain.js"
-# Shows each line of JSON, a list of texts, as the page does.
+# Shows each line of JSON, a list of texts, as the page does; null for one with a character that is
+# newer than this node.
 PROGRAM = f"""
 import {{ createInterface }} from 'node:readline';
 import {{ showInvisible }} from {json.dumps(PLAIN.as_uri())};
 for await (const line of createInterface({{ input: process.stdin }}))
-  console.log(JSON.stringify(JSON.parse(line).map(showInvisible)));
+  console.log(JSON.stringify(JSON.parse(line).map(
+    text => /\\p{{Cn}}/u.test(text) ? null : showInvisible(text)
+  )));
 """
 # All that Python's tables know, but of the large blocks, each letter of which is like the next.
 KNOWN = [
@@ -62,7 +65,9 @@ pytestmark = pytest.mark.needs("program node", "labextension")
 @pytest.mark.parametrize("form", ["{}", "a{}"])
 def test_every_character_is_shown_as_in_the_kernel(page, form):
     texts = [form.format(c) for c in KNOWN]
-    differ = [t for t, shown in zip(texts, page(texts), strict=True) if shown != show_invisible(t)]
+    pairs = [(t, shown) for t, shown in zip(texts, page(texts), strict=True) if shown is not None]
+    assert len(pairs) > 0.95 * len(texts)
+    differ = [text for text, shown in pairs if shown != show_invisible(text)]
     assert [" ".join(f"{ord(c):04X}" for c in text) for text in differ] == []
 
 
@@ -77,4 +82,7 @@ def test_marks_that_would_reach_a_button_are_written_out(page):
 @settings(max_examples=300)
 @given(st.lists(st.text(LETTERS, max_size=30), max_size=30))
 def test_every_text_is_shown_as_in_the_kernel(page, texts):
-    assert page(texts) == [show_invisible(text) for text in texts]
+    shown = [show_invisible(text) for text in texts]
+    assert page(texts) == shown
+    # Some of it the kernel has marked already.
+    assert page(shown) == [show_invisible(text) for text in shown] == shown

@@ -44,6 +44,11 @@ def test_a_word_of_look_alikes_alone_is_marked(letters):
     assert show_shortened(f"go to {word}!", 1000) == f"go to {''.join(map(written, word))}!"
 
 
+def test_a_letter_before_its_own_code_is_marked_already():
+    assert mark_look_alikes("pа⟨U+0430⟩y") == "pа⟨U+0430⟩y"
+    assert mark_look_alikes("pа⟨U+0441⟩y") == "pа⟨U+0430⟩⟨U+0441⟩y"
+
+
 @given(st.text(st.characters(codec="utf-8")))
 def test_nothing_else_of_a_text_changes(text):
     shown = mark_look_alikes(text)
