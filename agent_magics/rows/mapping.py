@@ -113,7 +113,7 @@ class Watcher:
     def draw(self) -> None:
         """Show the progress; called again and again on the thread that waits for the map."""
 
-    def end(self) -> None:
+    def end(self, *, has_result: bool) -> None:
         """Show how the map ended; called on the thread that waited."""
 
 
@@ -354,14 +354,16 @@ class RowMapping:
             return await asyncio.wrap_future(deciding)
 
         running = asyncio.wrap_future(self._asking.session.engine.spawn(self._run(ask, watcher)))
+        has_result = False
         try:
             while not (await asyncio.wait({running}, timeout=INTERVAL))[0]:
                 watcher.draw()
+            has_result = running.exception() is None
         except BaseException:
             running.cancel()
             raise
         finally:
-            watcher.end()
+            watcher.end(has_result=has_result)
         result: MapResult = running.result()
         return result
 
@@ -381,18 +383,19 @@ class RowMapping:
             asked.put((quote, decided))
             return await asyncio.wrap_future(decided)
 
-        pressed = threading.Event()
+        pressed, has_result = threading.Event(), False
         with interrupts_call(pressed.set):
             running = self._asking.session.engine.spawn(self._run(ask, watcher))
             running.add_done_callback(lambda _: asked.put(None))
             try:
                 self._answer(asked, watcher, pressed)
+                has_result = not (pressed.is_set() or running.exception())
             except BaseException:
                 running.cancel()
                 self._ended.wait(_CLEAN_UP)
                 raise
             finally:
-                watcher.end()
+                watcher.end(has_result=has_result)
         if pressed.is_set():  # as the run ended: what follows is to stop too
             raise KeyboardInterrupt
         result: MapResult = running.result()

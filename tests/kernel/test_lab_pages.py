@@ -167,6 +167,32 @@ def test_a_page_that_comes_later_is_shown_what_stands_in_the_cell(kernel: Kernel
     assert set(cells) == {redraw["cell"]}
 
 
+MAP = """
+from agent_magics import Agent
+from tests.support.rows.echo import Echo
+
+agents = get_ipython().magics_manager.registry["AgentMagics"].agents
+agents["default"], rows = Agent(Echo()), ["a", "b"]
+"""
+
+
+def test_a_page_that_comes_later_is_given_the_outcome_of_a_map(kernel: Kernel) -> None:
+    """Its file has the words of a card that was open when it was saved."""
+    assert kernel.run(MAP).status == "ok"
+    kernel.run("%%agent --map rows --into done\n{{text}}\n", **NOTEBOOK)
+    page = LabPage(kernel)
+    page.knock()
+    said, idle = page.say(type="ping"), ""
+    while idle != said:
+        message = kernel.client.get_iopub_msg(timeout=LIMIT)
+        page(message)
+        is_idle = message["content"].get("execution_state") == "idle"
+        idle = message["parent_header"].get("msg_id", "") if is_idle else ""
+    page.__exit__()
+    kept = [str(data["outputs"]) for data in page.heard if data["type"] == "redraw"]
+    assert any("2 of 2 rows have an answer" in outputs for outputs in kept)
+
+
 @pytest.mark.parametrize("widgets", ["seen", "given up"])
 def test_a_question_in_the_background_waits_until_a_page_draws_it(
     kernel: Kernel, widgets: str

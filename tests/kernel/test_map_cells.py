@@ -52,6 +52,33 @@ def test_answers_without_a_name_are_said_to_be_in_the_result(kernel):
     assert kernel.run("print(len(_agent.frame))").text.strip() == "2"
 
 
+FAILS = """
+import os, signal
+from agent_magics.protocol.errors import FatalError
+
+def refuse(prompt):
+    raise FatalError("the server refuses")
+
+def press(prompt):
+    if prompt.endswith("row 9"):
+        os.kill(os.getpid(), signal.SIGINT)
+    return json.dumps({"kind": prompt})
+
+answers = agents["default"]
+"""
+
+
+@pytest.mark.parametrize(("say", "error"), [("refuse", ""), ("press", "KeyboardInterrupt")])
+def test_a_map_that_binds_no_answers_names_no_place_of_them(kernel, say, error):
+    assert kernel.run(f"{FAILS}agents['default'] = Agent(Echo({say}))").status == "ok"
+    outcome = kernel.run("%%time\n%%agent --map df\nWhich? {{text}}\n")
+    kernel.run("agents['default'] = answers")
+    assert outcome.error == error
+    (text,) = outcome.items_of("text")
+    assert "rows have an answer" in text["text"]
+    assert "The answers are in" not in text["text"]
+
+
 def test_it_runs_inside_another_cell(kernel):
     kernel.run(
         "get_ipython().run_cell_magic('agent', '--map df.head(3) --into few', 'Which? {{text}}')"

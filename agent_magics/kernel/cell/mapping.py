@@ -186,13 +186,15 @@ class MapCell(Watcher):
         item = text_bundle("Rows are being asked.")["application/vnd.agent-magics.item+json"]
         self._publisher.publish(widget_bundle(self._card, item), self._id)  # type: ignore[arg-type]
 
-    def end(self) -> None:
+    def end(self, *, has_result: bool) -> None:
         """See `Watcher.end`: leave the outcome in the cell, as text; no widget stays."""
         self._host.lab.hear_question(self._question_id, None)
         self._open.close_all()
         if self._job is None:
             return
-        place = f"\n\nThe answers are in {self._place}." if self._place else ""
+        progress = self._job.progress
+        is_there = self._place and has_result and progress.done > progress.failed
+        place = f"\n\nThe answers are in {self._place}." if is_there else ""
         bundle = text_bundle(outcome_text(self._job) + place)
         if self._card is not None or (self._live and self._told_at):
             self._publisher.update(bundle, self._id)
@@ -200,6 +202,10 @@ class MapCell(Watcher):
             self._publisher.publish(bundle, self._id)
         if self._card is not None:
             self._card.close()
+        if self._live and self._asker.cell and not self._is_call:
+            self._publisher.shown = {self._id: bundle}  # no question that has its answer
+            self._publisher.draw_on(self._host.lab.pages, self._asker.client)
+            self._host.lab.keep(self._asker.cell, self._publisher.shown)
 
 
 def progress_lines(job: Job) -> list[str]:

@@ -35,7 +35,7 @@ class When(Watcher):
         self._thread = threading.Thread(target=self._wait, args=(job,))
         self._thread.start()
 
-    def end(self) -> None:
+    def end(self, *, has_result: bool) -> None:
         self._over.set()
         self._thread.join()
 
