@@ -1,4 +1,8 @@
-/** What a kernel that has ended leaves behind: no live-looking buttons, nothing that "runs". */
+/**
+ * What a kernel that has ended leaves behind: no live-looking buttons, nothing that "runs".
+ *
+ * With real-time collaboration the server saves the document as it is, widgets included.
+ */
 
 import type { CellJson, Json, NotebookPanel, Output } from '@jupyterlab/notebook';
 
@@ -21,6 +25,9 @@ type Data = { [key: string]: Json };
  * @param copies - settle only these cells, which were copied while they ran.
  */
 export function settleAll(panel: NotebookPanel, copies?: Set<string>): void {
+  if (copies && panel.context.model.collaborative) {
+    return; // a cell that is new here is another page's, whose question may be open there
+  }
   for (const { id, outputs } of panel.context.model.cells) {
     if (copies?.has(id) === false) {
       continue;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { settled, withoutWidgets } from '../lib/settle.js';
+import { settleAll, settled, withoutWidgets } from '../lib/settle.js';
 
 const ITEM = 'application/vnd.agent-magics.item+json';
 const WIDGET = 'application/vnd.jupyter.widget-view+json';
@@ -46,6 +46,25 @@ test('of what stands open the words are saved, never a widget', () => {
   assert.deepEqual(save({ [WIDGET]: view, [ITEM]: call }).outputs[0].data, { [ITEM]: call });
   for (const data of [{ [WIDGET]: view }, { [ITEM]: call }, { 'text/plain': 'x' }, undefined]) {
     assert.deepEqual(save(data), { outputs: [{ data, metadata: {} }] });
+  }
+});
+
+test('copies are settled, but not in a document that others share, whose new cells are theirs', () => {
+  const question = { version: 1, kind: 'notice', level: 'info', text: 'Question: may it?' };
+  for (const collaborative of [false, true]) {
+    const drawn = [];
+    const outputs = {
+      toJSON: () => [{ data: { [WIDGET]: view, [ITEM]: question } }],
+      set: (_, output) => drawn.push(output.data[ITEM].text)
+    };
+    const model = { cells: [{ id: 'new', outputs }], collaborative };
+    const panel = { context: { model }, content: { widgets: [] } };
+    settleAll(panel, new Set(['new']));
+    const said = `${question.text} Not answered: the cell was copied.`;
+    assert.deepEqual(drawn, collaborative ? [] : [said]);
+    drawn.length = 0;
+    settleAll(panel);
+    assert.deepEqual(drawn, [`${question.text} Not answered: the kernel ended.`]);
   }
 });
 
