@@ -12,13 +12,29 @@ import stat
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 
-from agent_magics.exec.protected.snapshot import Snapshot, SnapshotEntry, take
-from agent_magics.files.beneath import closing_descriptor, create_file, exists_at, folder_of
+from agent_magics.exec.protected.snapshot import (
+    MOST_ENTRIES,
+    Snapshot,
+    SnapshotEntry,
+    is_in,
+    take,
+    unwatched,
+)
+from agent_magics.files.beneath import (
+    closing_descriptor,
+    create_file,
+    exists_at,
+    folder_of,
+    open_folder,
+)
+from agent_magics.files.plain_files import stamp_of
 
 MOST_KEPT = 256 << 20  # bytes in quarantine
 MOST_FOLDERS = 1_000
+_DEEPEST = 200  # levels of a folder that is moved into it
 
 OnlyReported = Callable[[str, SnapshotEntry | None, SnapshotEntry | None], str]
 
@@ -33,6 +49,7 @@ class Finding:
         done: "restored", "moved" (away), or "" where it is only reported.
         kept: where the changed or new one is now, or "".
         why: the reason where nothing was done, or less than was wanted.
+        pending: whether it is to be restored as soon as that is possible.
     """
 
     path: str
@@ -40,13 +57,14 @@ class Finding:
     done: str = ""
     kept: str = ""
     why: str = ""
+    pending: bool = False
 
     @property
     def settles_what_is_below(self) -> bool:
         """Whether findings below this folder are redundant: they were moved with it, or are
-        lost.
+        missing with it.
         """
-        return self.change == "new" or (self.change == "removed" and not self.done)
+        return self.done == "moved" or (self.change != "changed" and not self.done)
 
     def __str__(self) -> str:
         kept = f" (kept as {self.kept})" if self.kept else ""
@@ -67,20 +85,35 @@ class Quarantine:
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._bytes_left = self._folders_left = 0
+        self._aside: set[str] = set()  # what could only be renamed where it was
 
-    def take(self, name: str, folder: int, shown: str) -> str:
+    def take(self, name: str, folder: int, shown: str, by: str = "") -> str:
         """Move `name` out of an opened folder; return its new path.
 
-        It is renamed at once, so that nothing runs it; across file systems only files are moved
-        further, and none that is larger than all that is kept.
+        It is renamed at once, so that nothing runs it, but only once; across file systems only
+        files are moved further, and nothing that is larger than all that is kept.
+
+        Args:
+            name: a file, folder or link.
+            folder: the descriptor of its folder.
+            shown: its path.
+            by: the name of what takes its place at once, or "".
 
         Raises:
-            OSError: it cannot be moved at all.
+            OSError: it cannot be moved at all, or not further than it was.
         """
-        aside = f"{name}.quarantined-{secrets.token_hex(4)}"
-        os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=folder)
+        aside = name
+        if by or shown not in self._aside:
+            aside = f"{name}.quarantined-{secrets.token_hex(4)}"
+            os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=folder)
+        if by:
+            os.rename(by, name, src_dir_fd=folder, dst_dir_fd=folder)
+        self._aside.discard(shown)
         try:
-            size = os.stat(aside, dir_fd=folder, follow_symlinks=False).st_size
+            status = os.stat(aside, dir_fd=folder, follow_symlinks=False)
+            size = status.st_size
+            if stat.S_ISDIR(status.st_mode):
+                size = _size_of(os.path.join(os.path.dirname(shown), aside), _fail)
             if size > MOST_KEPT:
                 raise OSError(errno.EFBIG, "it is too large to be kept")
             target = os.path.join(self._new_folder(size), name)
@@ -92,7 +125,10 @@ class Quarantine:
                 _copy_file(aside, folder, target)
                 os.unlink(aside, dir_fd=folder)
         except OSError:
-            return os.path.join(os.path.dirname(shown), aside)
+            if aside == name:
+                raise
+            target = os.path.join(os.path.dirname(shown), aside)
+            self._aside.add(target)
         return target
 
     def _make_room(self, size: int) -> None:
@@ -116,7 +152,7 @@ class Quarantine:
                 if left + size <= MOST_KEPT * share and count < MOST_FOLDERS * share:
                     break
                 left, count = left - its_size, count - 1
-                shutil.rmtree(entry.path)
+                shutil.rmtree(entry.path, ignore_errors=True)
             self._bytes_left = MOST_KEPT - left - size
             self._folders_left = MOST_FOLDERS - count - 1
 
@@ -128,13 +164,23 @@ class Quarantine:
         return folder
 
 
-def _size_of(folder: str) -> int:
-    """Return the bytes of all files below a folder, links not followed."""
-    return sum(
-        os.lstat(os.path.join(place, name)).st_size
-        for place, _, names in os.walk(folder)
-        for name in names
-    )
+def _size_of(folder: str, onerror: Callable[[OSError], None] | None = None) -> int:
+    """Return the bytes of all files below a folder, links not followed.
+
+    Args:
+        folder: the folder.
+        onerror: called where a part of it cannot be read, or is nested too deeply to be removed.
+    """
+    size = 0
+    for place, _, names in os.walk(folder, onerror=onerror):
+        if onerror is not None and place.count("/") - folder.count("/") > _DEEPEST:
+            onerror(OSError(errno.ELOOP, "it is nested too deeply"))
+        size += sum(os.lstat(os.path.join(place, name)).st_size for name in names)
+    return size
+
+
+def _fail(error: OSError) -> None:
+    raise error
 
 
 def _copy_file(name: str, folder: int, target: str) -> None:
@@ -177,6 +223,8 @@ def put_back(
         The differences, and what was done about each.
     """
     found = _move_replacements_above(place, root, quarantine)
+    settled = {each.path for each in found}
+    replaced: set[str] = set()
     if found:  # `now` was read through a link
         now = take(place, {})
     for path in sorted(before.keys() | now.keys()):
@@ -185,16 +233,21 @@ def put_back(
             continue
         if path.endswith(".agent.jsonl") and (was is None or _goes_on(was, is_now)):
             continue  # this package records into it
-        if any(path.startswith(f"{done.path}/") for done in found if done.settles_what_is_below):
+        is_within = is_in(path, replaced)
+        if is_in(path, settled) or (is_within and was is None):
             continue
-        is_within = any(path.startswith(f"{each.path}/") for each in found if each.kept)
         if not is_within and (why := only_told(path, was, is_now)):
             change = "new" if was is None else "removed" if is_now is None else "changed"
-            found.append(Finding(path, change, why=why))
+            finding = Finding(path, change, why=why)
         elif was is None:
-            found.append(move_away(path, quarantine))
+            finding = move_away(path, quarantine)
         else:
-            found.append(_restore(path, was, is_now, quarantine))
+            finding = _restore(path, was, is_now, quarantine)
+        found.append(finding)
+        if finding.settles_what_is_below:
+            settled.add(path)
+        elif finding.kept:
+            replaced.add(path)
     return found
 
 
@@ -229,19 +282,66 @@ def _restore(
                 if is_now is None:
                     raise
                 why = f"it could not be written again ({error.strerror})"
-                return Finding(path, change, "moved", quarantine.take(name, folder, path), why)
-            try:
-                if exists_at(name, folder):
-                    kept = quarantine.take(name, folder, path)
-                os.rename(made, name, src_dir_fd=folder, dst_dir_fd=folder)
-            except OSError:
-                _discard(made, folder, was.mode)
-                raise
+                kept = quarantine.take(name, folder, path)
+                return Finding(path, change, "moved", kept, why, pending=True)
+            kept = _exchange(name, made, folder, was, path, quarantine)
         return Finding(path, change, "restored", kept)
     except FileNotFoundError:
         return Finding(path, change, why="its folder is gone, so it was not restored")
     except OSError as error:
-        return Finding(path, change, why=f"it could not be restored ({error.strerror})")
+        why = f"it could not be restored ({error.strerror})"
+        return Finding(path, change, why=why, pending=True)
+
+
+def _exchange(
+    name: str, made: str, folder: int, was: SnapshotEntry, path: str, quarantine: Quarantine
+) -> str:
+    """Put what was made beside `name` in its place; return where what stood there is now, or ""."""
+    try:
+        if exists_at(name, folder):
+            return quarantine.take(name, folder, path, made)
+        os.rename(made, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except OSError:
+        _discard(made, folder, was.mode)
+        raise
+    return ""
+
+
+def clear_of_new(place: str, before: Snapshot, quarantine: Quarantine) -> Finding | None:
+    """Move all that is new directly in a folder away at once, however much it is.
+
+    The folder itself is moved away; what stood in it before, known by its name only where it is
+    large or deep, is moved back into a new one. That changes time stamps: those in `before` follow.
+
+    Returns:
+        The finding; None where no new folder could be made.
+    """
+    was = before[place]
+    try:
+        with folder_of(place) as (folder, name):
+            made = _make_beside(name, folder, was)
+            kept = _exchange(name, made, folder, was, place, quarantine)
+    except OSError:
+        return None
+    names = {path[len(place) + 1 :].partition("/")[0] for path in before.keys() - {place}}
+    with suppress(OSError):
+        names.update(islice(unwatched(place, os.listdir(kept)), MOST_ENTRIES))
+        with (
+            closing_descriptor(open_folder(kept)) as source,
+            closing_descriptor(open_folder(place)) as target,
+        ):
+            for each in names:
+                with suppress(OSError):  # the command has removed it
+                    known, stamp = before.get(f"{place}/{each}"), _stamp_at(each, source)
+                    os.rename(each, each, src_dir_fd=source, dst_dir_fd=target)
+                    if known is not None and known.signature == stamp:
+                        signature = _stamp_at(each, target)
+                        before[f"{place}/{each}"] = replace(known, signature=signature)
+    return Finding(place, "changed", "restored", kept)
+
+
+def _stamp_at(name: str, folder: int) -> tuple[int, ...]:
+    return stamp_of(os.stat(name, dir_fd=folder, follow_symlinks=False))
 
 
 def _make_beside(name: str, folder: int, was: SnapshotEntry) -> str:

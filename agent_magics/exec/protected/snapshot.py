@@ -5,7 +5,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 
 from agent_magics.files.beneath import folder_of
@@ -13,7 +13,8 @@ from agent_magics.files.plain_files import NotPlain, load_json, read_plain, stam
 
 _MOST_BYTES = 256 * 1024  # size limit of a file whose content is kept
 _MOST_NOTEBOOK = 8 * 1024 * 1024
-MOST_ENTRIES = 20_000  # per protected place
+_MOST_CONTENT = 32 << 20  # bytes of one place's files that are kept together
+MOST_ENTRIES = 1_000  # per protected place; one can be a whole virtual environment
 _LEVELS = 4  # a virtual environment's site-packages is the fourth; folders there count by name
 _GIT_FOLDER = frozenset({"HEAD", "objects"})
 _GIT_WATCHED = frozenset({"hooks", "config", "config.worktree", "info", "modules"})
@@ -52,24 +53,59 @@ class SnapshotEntry:
 
 
 Snapshot = dict[str, SnapshotEntry]
-REPLACED = SnapshotEntry(0)  # in the place of a folder that is restored as a whole
 
 
-def take(place: str, known: Mapping[str, SnapshotEntry]) -> Snapshot:
+def take(place: str, known: Mapping[str, SnapshotEntry], most: int = MOST_ENTRIES) -> Snapshot:
     """Return a snapshot of `place` and, if it is a folder, of its first levels.
 
     Args:
         place: an absolute path, which need not exist.
         known: an earlier snapshot; files unchanged since are not read again.
+        most: the number of entries at which it is cut.
     """
     found: Snapshot = {}
+    left = _MOST_CONTENT
     for path, status in _walk(place, 0):
-        if len(found) >= MOST_ENTRIES:
+        if len(found) >= most:
             break
-        entry = _as_entry(path, status, known.get(path))
-        if entry is not None:
-            found[path] = entry
+        found[path] = entry = _as_entry(path, status, known.get(path), left)
+        left -= len(entry.content or b"")
     return found
+
+
+def up_to_a_common_end(before: Snapshot, now: Snapshot, most: int) -> tuple[Snapshot, Snapshot]:
+    """Return two snapshots of one place without what only one of them can contain, because the
+    other was cut at `most` entries.
+    """
+    ends = [max(map(_order, each)) for each in (before, now) if len(each) >= most]
+    if not ends:
+        return before, now
+    end = min(ends)
+    return (
+        {path: entry for path, entry in before.items() if _order(path) <= end},
+        {path: entry for path, entry in now.items() if _order(path) <= end},
+    )
+
+
+def _order(path: str) -> list[str]:
+    """Return the key by which the paths of a snapshot are in ascending order."""
+    return path.split("/")
+
+
+def folders_above(path: str) -> Iterator[str]:
+    """Yield the folders that contain `path`, the nearest first."""
+    while len(path := os.path.dirname(path)) > 1:
+        yield path
+
+
+def is_in(path: str, places: Set[str]) -> bool:
+    """Tell whether `path` is one of `places` or below one; their number does not slow it down."""
+    return path in places or not places.isdisjoint(folders_above(path))
+
+
+def unwatched(folder: str, names: Iterable[str]) -> Iterator[str]:
+    """Yield the names in a folder that no snapshot contains, since nothing executes them."""
+    return (name for name in names if _UNWATCHED.search(f"{folder}/{name}"))
 
 
 def _walk(path: str, level: int) -> Iterator[tuple[str, os.stat_result]]:
@@ -92,13 +128,15 @@ def _walk(path: str, level: int) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def _as_entry(
-    path: str, status: os.stat_result, known: SnapshotEntry | None
-) -> SnapshotEntry | None:
+    path: str, status: os.stat_result, known: SnapshotEntry | None, left: int
+) -> SnapshotEntry:
     if stat.S_ISDIR(status.st_mode):
         return SnapshotEntry(status.st_mode)
     signature = stamp_of(status)
     if known is not None and known.signature == signature and known.mode == status.st_mode:
         return known
+    if status.st_size > left:
+        return SnapshotEntry(status.st_mode, signature)
     try:
         return SnapshotEntry(status.st_mode, signature, _content(path, status))
     except OSError:  # deleted meanwhile, or unreadable

@@ -25,13 +25,20 @@ from functools import lru_cache
 from agent_magics.config_files.places import state_folder
 from agent_magics.exec.launcher.wire import Confinement
 from agent_magics.exec.protected.git_places import git_parts
-from agent_magics.exec.protected.put_back import Finding, Quarantine, move_away, put_back
+from agent_magics.exec.protected.put_back import (
+    Finding,
+    Quarantine,
+    clear_of_new,
+    move_away,
+    put_back,
+)
 from agent_magics.exec.protected.snapshot import (
     MOST_ENTRIES,
-    REPLACED,
     Snapshot,
     SnapshotEntry,
+    is_in,
     take,
+    up_to_a_common_end,
 )
 from agent_magics.files.own_places import is_below
 from agent_magics.files.paths import read_judge
@@ -39,10 +46,12 @@ from agent_magics.files.survey import Survey, survey
 
 _TOLD_ONLY = (".ipynb", ".agent.jsonl")
 _LOOKS_EVERY = 0.25  # seconds, while a command runs
-_LONGEST_SHARE = 0.05  # maximal share of the time spent on comparing, and on searching for more
-_LONGEST_PAUSE = 1.0  # seconds between comparisons, however long one takes: commands can slow it
-_MOST_NEW = 100  # files that are moved out of a folder one by one
-_WHOLE = ("hooks", "info")  # of a repository; read wholly, so that they can be made anew
+_LONGEST_SHARE = 0.05  # maximal share of the time spent on searching, and mostly on comparing
+# Seconds between comparisons, even if their share becomes larger: commands can slow them.
+_LONGEST_PAUSE = 1.0
+_WHOLE = ("hooks", "info")  # of a repository; cleared at once, as a hook may be the last of many
+_MOST_WHOLE = 20_000  # entries of such a folder
+_MOST_NEW = 100  # files that are moved out of it one by one
 # What in a repository's configuration makes git run a program, or read more configuration.
 _KEYS = "|".join(
     (
@@ -72,6 +81,7 @@ class _ProtectedPath:
         enforced: whether all running commands have it mounted read-only, so that only the person
             can change it.
         holders: number of running commands.
+        pending: paths in `before` that could not be restored yet.
     """
 
     path: str
@@ -80,11 +90,19 @@ class _ProtectedPath:
     parent: tuple[int, int] | None = None
     enforced: bool = True
     holders: int = 0
+    pending: frozenset[str] = frozenset()
+
+    @property
+    def most(self) -> int:
+        """The number of entries at which its snapshots are cut."""
+        return _MOST_WHOLE if os.path.basename(self.path) in _WHOLE else MOST_ENTRIES
 
     def remember(self) -> None:
         """Record the current state as the intended one."""
         self.parent = _identity(os.path.dirname(self.path))
-        self.before = take(self.path, self.before)
+        now = take(self.path, self.before, self.most)
+        missing = {path for path in self.before.keys() - now.keys() if is_in(path, self.pending)}
+        self.before = now | {path: self.before[path] for path in missing}
 
 
 class _Tree:
@@ -239,25 +257,39 @@ class Tripwire:
                 place.holders -= 1
 
     def _restore(self, place: _ProtectedPath) -> list[Finding]:
-        now, parent = take(place.path, place.before), _identity(os.path.dirname(place.path))
+        before, most = place.before, place.most
+        may_clear = most == _MOST_WHOLE and place.path in before
+        if may_clear:
+            most = min(most, len(before) + _MOST_NEW + 1)
+        now, parent = take(place.path, before, most), _identity(os.path.dirname(place.path))
         moved = parent != place.parent
-        if now == place.before and not moved:
+        if now == before and not moved:
+            place.pending = frozenset()
             return []
         if place.enforced and not moved:
-            place.before = now
+            place.remember()
             return []
-        crowded = len(now) - len(place.before) > _MOST_NEW
-        if crowded and os.path.basename(place.path) in _WHOLE:
-            now = {place.path: REPLACED}  # at once, since a hook may be the last of many files
+        cleared = None
+        if may_clear and len(now) - len(before) > _MOST_NEW:
+            cleared = clear_of_new(place.path, before, self._quarantine)
+            most = len(before) + MOST_ENTRIES if cleared else place.most
+            now = take(place.path, before, most)
+        may = _why_a_person_may if self._calls else _why_a_person_may_between_calls
         found = put_back(
-            *(place.path, place.root, place.before, now, self._quarantine),
-            only_told=_why_a_person_may if self._calls else _why_a_person_may_between_calls,
+            *(place.path, place.root, *up_to_a_common_end(before, now, most), self._quarantine),
+            only_told=lambda path, was, is_now: (
+                "" if is_now is None and is_in(path, place.pending) else may(path, was, is_now)
+            ),
         )
-        if len(place.before) < MOST_ENTRIES <= len(now):
-            found.append(Finding(place.path, "changed", why="it has too many files to be compared"))
         # Not read again: later changes by a running process must not be accepted.
-        place.before = _after(place.before, now, found)
+        place.before = _after(before, now, found)
         place.parent = parent
+        known, place.pending = place.pending, frozenset(f.path for f in found if f.pending)
+        found = [f for f in found if f.done or not f.pending or f.path not in known]  # told once
+        if cleared:
+            found.insert(0, cleared)
+        if place.path in before and len(before) < most <= len(now):
+            found.append(Finding(place.path, "changed", why="it has too many files to be compared"))
         return found
 
 
@@ -343,8 +375,6 @@ def _why_a_person_may_between_calls(
 def _makes_git_run(path: str, was: SnapshotEntry | None, is_now: SnapshotEntry | None) -> bool:
     if is_now is None:
         return False
-    if is_now is REPLACED:
-        return True
     folder, name = os.path.split(path)
     if name in ("config", "config.worktree"):
         # No file, or too large: git waits for it, or reads what is not read here.
@@ -360,12 +390,14 @@ def _makes_git_run(path: str, was: SnapshotEntry | None, is_now: SnapshotEntry |
 
 
 def _after(before: Snapshot, now: Snapshot, found: Sequence[Finding]) -> Snapshot:
-    """Return the new intended state: the old one, except for differences that are only reported."""
-    reported = [finding.path for finding in found if not finding.done]
+    """Return the new intended state: the old one, except for differences that are only reported,
+    and not because they cannot be undone yet.
+    """
+    reported = {finding.path for finding in found if not finding.done and not finding.pending}
     if not reported:
         return before
-    kept = {path: entry for path, entry in before.items() if not is_below(path, reported)}
-    return kept | {path: entry for path, entry in now.items() if is_below(path, reported)}
+    kept = {path: entry for path, entry in before.items() if not is_in(path, reported)}
+    return kept | {path: entry for path, entry in now.items() if is_in(path, reported)}
 
 
 @lru_cache(maxsize=1)

@@ -38,3 +38,27 @@ def test_what_is_larger_than_all_that_is_kept_stays_where_it_was_under_another_n
     assert large.startswith(str(tmp_path / "planted.quarantined-"))
     assert os.path.exists(small), "and nothing else makes room for it"
     assert not os.path.exists(tmp_path / "planted")
+
+
+def test_a_folder_counts_as_what_it_contains(tmp_path, monkeypatch):
+    monkeypatch.setattr(put_back, "MOST_KEPT", 3 << 20)
+    quarantine = Quarantine(str(tmp_path / "q"))
+    folder = os.open(tmp_path, os.O_RDONLY)
+    for size in (*[1 << 20] * 12, 4 << 20):
+        (tmp_path / "planted").mkdir()
+        (tmp_path / "planted/file").touch()
+        os.truncate(tmp_path / "planted/file", size)
+        last = quarantine.take("planted", folder, str(tmp_path / "planted"))
+        kept = [path.stat().st_size for path in (tmp_path / "q").rglob("*") if path.is_file()]
+        assert 0 < sum(kept) <= 3 << 20
+    os.close(folder)
+    assert last.startswith(str(tmp_path / "planted.quarantined-")), "it is larger than all"
+
+
+def test_what_is_nested_too_deeply_to_be_removed_again_is_only_renamed(tmp_path):
+    quarantine = Quarantine(str(tmp_path / "q"))
+    folder = os.open(tmp_path, os.O_RDONLY)
+    os.makedirs(tmp_path / "planted" / "/".join(["d"] * 300))
+    kept = quarantine.take("planted", folder, str(tmp_path / "planted"))
+    os.close(folder)
+    assert kept.startswith(str(tmp_path / "planted.quarantined-"))

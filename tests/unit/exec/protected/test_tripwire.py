@@ -8,11 +8,13 @@ import shutil
 import subprocess
 import threading
 import time
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from agent_magics.exec.launcher.wire import Confinement
+from agent_magics.exec.protected import put_back
 from agent_magics.exec.protected.tripwire import Tripwire
 from agent_magics.exec.sandbox.plan import build_confinement
 from agent_magics.files import survey as surveying
@@ -466,7 +468,8 @@ def test_the_comparison_is_not_slowed_down_by_what_it_finds(workspace, tmp_path)
     watch = Tripwire(str(tmp_path / "quarantine")).arm(confined(workspace), told.put)
     watch.check()
     for number in range(2_000):
-        (workspace / f".git/hooks/a{number}").touch()
+        with suppress(FileNotFoundError):  # the folder is being exchanged
+            (workspace / f".git/hooks/a{number}").touch()
     assert told.get(timeout=30)
     began = time.monotonic()
     (workspace / ".git/hooks/pre-commit").touch()
@@ -476,21 +479,133 @@ def test_the_comparison_is_not_slowed_down_by_what_it_finds(workspace, tmp_path)
     watch.finish()
 
 
+@contextmanager
+def full_disk():
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
 def test_what_cannot_be_written_again_is_at_least_taken_away(workspace, tripwire):
     """A command can fill the disk, then change what git reads."""
     config = workspace / ".git/config"
     before = config.read_bytes()
     watch = tripwire.arm(confined(workspace))
     append(config)
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
-    try:
+    with full_disk():
         (finding,) = watch.finish()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert not config.exists()
     assert finding.done == "moved" and "File too large" in str(finding)
     assert before in Path(finding.kept).read_bytes()
+
+
+@pytest.mark.parametrize("seen_by", ["its call", "a session", "the next command"])
+@pytest.mark.parametrize("name", ["config", "hooks"])
+def test_what_could_not_be_written_again_is_written_when_it_can_be(
+    name, seen_by, workspace, tripwire
+):
+    protected = workspace / ".git" / name
+    before = state_of(workspace / ".git")
+    watch = tripwire.arm(confined(workspace))
+    if name == "hooks":
+        shutil.rmtree(protected)
+    protected.write_text("evil", encoding="utf-8") if name == "hooks" else append(protected)
+    with full_disk():
+        if seen_by == "a session":
+            watch.check()
+        else:
+            watch.look()
+        told = [watch.look() for _ in range(2)]
+        assert told == [None, None]
+        if seen_by == "the next command":
+            watch.finish()
+            watch = tripwire.arm(confined(workspace))
+    found = watch.finish()
+    assert any(f.path.startswith(str(protected)) and f.done == "restored" for f in found)
+    after = state_of(workspace / ".git")
+    assert {path for path in before if not path.endswith(".sample")} <= after.keys()
+    assert after["config"] == before["config"]
+    assert tripwire.arm(confined(workspace)).finish() == []
+
+
+def test_what_cannot_be_written_again_is_told_once(workspace, tripwire):
+    watch = tripwire.arm(confined(workspace))
+    (workspace / ".git/config").unlink()
+    with full_disk():
+        (finding,) = watch.check()
+        assert finding.pending and "could not be restored" in str(finding)
+        assert watch.check() == watch.check() == []
+    assert [finding.done for finding in watch.finish()] == ["restored"]
+
+
+def test_what_the_person_has_in_a_folder_stays_there_when_it_is_cleared(workspace, tripwire):
+    hooks = workspace / ".git/hooks"
+    (hooks / "pre-commit").write_bytes(b"x" * 300_000)
+    (hooks / "lib/a/b/c/d/e").mkdir(parents=True)
+    (hooks / "lib/a/b/c/d/e/tool.py").write_text("mine", encoding="utf-8")
+    (hooks / "own.sample").write_text("mine", encoding="utf-8")
+    before = state_of(hooks)
+    watch = tripwire.arm(confined(workspace))
+    for number in range(150):
+        (hooks / f"a{number}").touch()
+    append(hooks / "pre-push")
+    (hooks / "lib/new").touch()
+    found = watch.finish()
+    assert [each.path for each in found] == [str(hooks), f"{hooks}/lib/new", f"{hooks}/pre-push"]
+    assert state_of(hooks) == before
+    assert len(os.listdir(found[0].kept)) == 150
+    assert tripwire.arm(confined(workspace)).finish() == []
+
+
+@pytest.mark.parametrize("begins", ["its call", "a session"])
+def test_what_can_only_be_renamed_is_renamed_once(begins, workspace, tripwire):
+    watch = tripwire.arm(confined(workspace))
+    if begins == "a session":
+        watch.check()
+    (workspace / ".git/hooks/post-commit").touch()
+    os.truncate(workspace / ".git/hooks/post-commit", put_back.MOST_KEPT + 1)
+    found = [finding for _ in range(11) for finding in watch.check()]
+    names = [path.name for path in (workspace / ".git/hooks").iterdir()]
+    assert [name.count(".quarantined-") for name in names if "post-commit." in name][-1:] == [1]
+    assert "post-commit" not in names
+    assert [finding.done for finding in found] == ["moved", ""]
+    assert "too large to be kept" in str(found[1])
+
+
+def crowded_settings(workspace: Path, count: int) -> Path:
+    settings = workspace / ".agent_magics"
+    settings.mkdir()
+    for number in range(count):
+        (settings / f"m{number:05}").write_text("mine", encoding="utf-8")
+    return settings
+
+
+def test_a_flood_makes_no_change_the_intended_state(workspace, tripwire):
+    settings = crowded_settings(workspace, 3)
+    watch = tripwire.arm(confined(workspace))
+    append(settings / "m00001")
+    for number in range(1_500):
+        (settings / f"z{number}").touch()
+    watch.look()
+    assert any("too many files" in str(finding) for finding in watch.finish())
+    assert (settings / "m00001").read_text(encoding="utf-8") == "mine"
+
+
+@pytest.mark.parametrize("change", ["removed", "new"])
+def test_what_a_cut_snapshot_does_not_contain_is_left_alone(change, workspace, tripwire):
+    settings = crowded_settings(workspace, 1_100)
+    before = state_of(settings)
+    watch = tripwire.arm(confined(workspace))
+    if change == "removed":
+        (settings / "m00001").unlink()
+    else:
+        (settings / "a").touch()
+    (finding,) = watch.finish()
+    assert finding.change == change and finding.done
+    assert state_of(settings) == before
 
 
 def _fifo(git: Path) -> None:
