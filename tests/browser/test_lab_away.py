@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import expect
 
+from tests.browser.test_lab_map import SETUP
 from tests.support.kernels.cells import scripted
 from tests.support.lab import NotebookPage, items_of
 
@@ -83,3 +84,20 @@ def test_what_ended_meanwhile_is_drawn_and_questions_wait(notebook: Open, reopen
     page = reopen(name)
     expect(page.cell(1)).to_contain_text("Done.")
     expect(page.cell(1).locator("details.am-group > summary")).to_contain_text("2 calls of step")
+
+
+def test_a_map_that_ended_meanwhile_shows_its_outcome(notebook: Open, reopen: Open) -> None:
+    slow = SETUP.replace("asyncio.sleep(0.2)", "asyncio.to_thread(lambda: open('go').read())")
+    ask = "%%agent --map rows --background\nIs it? {{text}}\n"
+    page = notebook([slow + "rows = ['a']\n", ask, ""])
+    gate = page.make_gate("go")
+    page.run(0)
+    page.run(1)
+    expect(page.cell(1).locator(".agm-card")).to_be_visible()
+    page.save()
+    name = page.name
+    page.close()
+    gate.open()
+    page = reopen(name)
+    expect(page.cell(1)).to_contain_text("1 of 1 rows have an answer")
+    expect(page.cell(1)).not_to_contain_text("when this was saved")
