@@ -12,7 +12,7 @@ import pytest
 
 from agent_magics.delegation.files import parse_type
 from agent_magics.engine.results.structured import json_in
-from agent_magics.exec.protected import tripwire
+from agent_magics.exec.protected import git_changes
 from agent_magics.files.search.patterns import refuse_ambiguous, refuse_unsearchable
 from agent_magics.kernel.commands.recordings import notebook_prompts
 from agent_magics.kernel.commands.recordings.notebook_prompts import NotebookPrompts
@@ -37,7 +37,7 @@ N = 100_000
 
 
 def git_config(text):
-    return tripwire._RUNS_PROGRAMS.search(text)
+    return git_changes._RUNS_PROGRAMS.search(text)
 
 
 def front_matter(value):

@@ -14,8 +14,6 @@ become part of it.
 """
 
 import os
-import re
-import stat
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -24,7 +22,7 @@ from functools import lru_cache
 
 from agent_magics.config_files.places import state_folder
 from agent_magics.exec.launcher.wire import Confinement
-from agent_magics.exec.protected.git_places import git_parts
+from agent_magics.exec.protected.git_changes import makes_git_run, what_git_would_run
 from agent_magics.exec.protected.put_back import (
     Finding,
     Quarantine,
@@ -52,23 +50,6 @@ _LONGEST_PAUSE = 1.0
 _WHOLE = ("hooks", "info")  # of a repository; cleared at once, as a hook may be the last of many
 _MOST_WHOLE = 20_000  # entries of such a folder
 _MOST_NEW = 100  # files that are moved out of it one by one
-# What in a repository's configuration makes git run a program, or read more configuration.
-_KEYS = "|".join(
-    (
-        *("fsmonitor", "hookspath", "sshcommand", "pager", "editor", "askpass", "command"),
-        *("textconv", "clean", "smudge", "process", "helper", "program", "gitproxy", "external"),
-        *("driver", "difffilter", "templatedir", "uploadpack", "receivepack", "packobjectshook"),
-        *("recentobjectshook", "alternaterefscommand", "tunnel", "smtpserver", r"\w*cmd"),
-    )
-)
-_RUNS_PROGRAMS = re.compile(
-    rf"""(?imx)
-    (?: ^ | \] ) \ufeff?+ [^\S\n]*+  # at the start of a line, or in the line of its section
-    (?: \[ [^\S\n]*+ (?: include | includeif | alias | pager ) \b
-      | (?: {_KEYS} ) [^\S\n]*+ =
-      | update [^\S\n]*+ = [^\S\n]*+ "?+ !  # of a submodule, by a command
-    )"""
-)
 
 
 @dataclass(slots=True)
@@ -128,7 +109,7 @@ class _Tree:
             if place in now.bare and place in self._roots:
                 # Without HEAD git no longer treats the workspace's top folder as a repository.
                 found.append(move_away(f"{place}/HEAD", quarantine))
-            elif why := _what_git_would_run(place, self._protected):
+            elif why := what_git_would_run(place, self._protected):
                 found.append(Finding(place, "new", why=why))
         found = [each for each in found if each.path not in self._reported]
         self._reported |= {each.path for each in found if not each.done}
@@ -369,24 +350,7 @@ def _why_a_person_may_between_calls(
     """Return the same for a change while only sessions ran."""
     if path.endswith(_TOLD_ONLY):
         return _why_a_person_may(path, was, is_now)
-    return "" if _makes_git_run(path, was, is_now) else "by a session that runs, or by yourself"
-
-
-def _makes_git_run(path: str, was: SnapshotEntry | None, is_now: SnapshotEntry | None) -> bool:
-    if is_now is None:
-        return False
-    folder, name = os.path.split(path)
-    if name in ("config", "config.worktree"):
-        # No file, or too large: git waits for it, or reads what is not read here.
-        if is_now.content is None or not stat.S_ISREG(is_now.mode):
-            return True
-        new = is_now.content.splitlines()
-        old = set((was.content or b"").splitlines()) if was is not None else set()
-        added = b"\n".join(line for line in new if line not in old)
-        return bool(_RUNS_PROGRAMS.search(added.decode("utf-8", "replace")))
-    if name in ("commondir", "gitdir"):  # hooks and settings are elsewhere
-        return True
-    return name == "hooks" or "/hooks/" in f"{folder}/"
+    return "" if makes_git_run(path, was, is_now) else "by a session that runs, or by yourself"
 
 
 def _after(before: Snapshot, now: Snapshot, found: Sequence[Finding]) -> Snapshot:
@@ -404,20 +368,6 @@ def _after(before: Snapshot, now: Snapshot, found: Sequence[Finding]) -> Snapsho
 def shared_tripwire() -> Tripwire:
     """Return this process's record of protected files."""
     return Tripwire(str(state_folder() / "quarantine"))
-
-
-def _what_git_would_run(place: str, protected: Collection[str]) -> str:
-    """Describe what a new repository makes git run, or return ""; `protected` parts are skipped."""
-    parts = [take(part, {}) for part in git_parts(place) if part not in protected]
-    content = {path: entry.content for part in parts for path, entry in part.items()}
-    hooks = [os.path.basename(path) for path in content if os.path.dirname(path).endswith("/hooks")]
-    if hooks:
-        return f"git will run its hooks ({', '.join(sorted(hooks)[:5])}); look at them first"
-    if f"{place}/commondir" in content:
-        return "git takes its hooks and settings from another folder; look at it first"
-    texts = (text.decode("utf-8", "replace") for text in content.values() if text)
-    runs = any(map(_RUNS_PROGRAMS.search, texts))
-    return "its configuration makes git run programs; look at it first" if runs else ""
 
 
 def _identity(folder: str) -> tuple[int, int] | None:

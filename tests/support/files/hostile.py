@@ -92,9 +92,9 @@ GIT = (
 PROTECTED = (
     "from agent_magics.exec.protected.git_places import git_parts\n"
     "from agent_magics.exec.protected.snapshot import take\n"
-    "from agent_magics.exec.protected.tripwire import _what_git_would_run\n"
+    "from agent_magics.exec.protected.git_changes import what_git_would_run\n"
     "git_parts(str(here / '.git')), take(str(here / '.git'), {}), take(str(here / 'a.ipynb'), {})\n"
-    "_what_git_would_run(str(here / '.git'), ())"
+    "what_git_would_run(str(here / '.git'), ())"
 )
 READERS: dict[str, tuple[str, ...]] = {
     ".git": (GIT, PROTECTED),
