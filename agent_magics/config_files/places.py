@@ -39,7 +39,9 @@ def make_project_folder(folder: Path) -> None:
     """
     folder.mkdir(parents=True, exist_ok=True)
     if not stat.S_ISDIR(folder.lstat().st_mode):
-        raise FatalError(f"{folder} is no folder of this project; nothing was written.")
+        raise FatalError(
+            f"{folder} is no folder of this project; nothing was written. Remove what stands there."
+        )
 
 
 def user_rules_file() -> Path:

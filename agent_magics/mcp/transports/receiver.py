@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Self
 from urllib.parse import parse_qs, urlsplit
 
+from agent_magics.listening import stop_listening
 from agent_magics.protocol.errors import FatalError
 
 _LONGEST_REQUEST = 16 * 1024  # bytes of a request's first line
@@ -56,7 +57,7 @@ class RedirectReceiver:
 
     async def __aexit__(self, *_: object) -> None:
         """Stop listening."""
-        self._server.close()
+        await stop_listening(self._server)
         if self._answer.done() and not self._answer.cancelled():
             self._answer.exception()  # mark the exception as retrieved
 

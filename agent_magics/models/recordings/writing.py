@@ -160,4 +160,6 @@ def _locked(path: Path, *, create: bool = False) -> Iterator[BinaryIO]:
             f"{LONGEST_WAIT:g} seconds; let it end, or record to another file."
         ) from None
     except OSError as error:
-        raise FatalError(f"Cannot write the recording {path}: {clause(error)}.") from None
+        raise FatalError(
+            f"Cannot write the recording {path}: {clause(error)}; record to another file."
+        ) from None

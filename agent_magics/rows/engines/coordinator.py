@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 from agent_magics._version import __version__
+from agent_magics.listening import stop_listening
 from agent_magics.protocol.errors import FatalError
 from agent_magics.rows.asking import NotSent, Pace, RowAnswer, RowQuestion
 from agent_magics.rows.engines.link import MOST_AT_FIRST, Link
@@ -291,7 +292,7 @@ class Coordinator:
         for worker in self._workers:
             worker.link.close()
         if self._server is not None:
-            self._server.close()
+            await stop_listening(self._server)
         for task in self._tasks:
             task.cancel()
         while self._tasks:

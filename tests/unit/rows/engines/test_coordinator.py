@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import socket
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -106,6 +107,21 @@ def test_both_workers_get_the_same_share():
         }
         for link in links:
             await link.end()
+
+    run(play)
+
+
+@pytest.mark.parametrize("steps", range(8))
+def test_a_worker_that_comes_at_the_end_is_hung_up_on(steps):
+    async def play(coordinator, engine):
+        with socket.create_connection(("127.0.0.1", engine.port)) as worker:
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            await coordinator.close()
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+            await asyncio.sleep(0)  # its socket is closed
+            with suppress(ConnectionResetError):
+                assert worker.recv(1) == b""
 
     run(play)
 
