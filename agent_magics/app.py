@@ -226,8 +226,8 @@ class Agent(ComposedAgent):
         """
         try:
             op = StartTurn(turn_id=new_turn_id(), content=_content(prompt))
-            setup = self.setup(output=output)
-            return summarise(await self.foreground().wait(op, setup), setup.output)
+            turn_config = self.turn_config(output=output)
+            return summarise(await self.foreground().wait(op, turn_config), turn_config.output)
         except FatalError as error:
             return summarise([TurnFailed(error=str(error))])
 
@@ -246,8 +246,8 @@ class Agent(ComposedAgent):
         """
         try:
             op = StartTurn(turn_id=new_turn_id(), content=_content(prompt))
-            setup = self.setup(output=output)
-            return summarise(self.foreground().wait_sync(op, setup), setup.output)
+            turn_config = self.turn_config(output=output)
+            return summarise(self.foreground().wait_sync(op, turn_config), turn_config.output)
         except FatalError as error:
             return summarise([TurnFailed(error=str(error))])
 
@@ -345,7 +345,7 @@ class Agent(ComposedAgent):
             budget=budget or AgentBudget(),
             share=tuple(share),
         )
-        setup, loop = self.setup(output=output), self.session.engine
+        turn_config, loop = self.turn_config(output=output), self.session.engine
         answer = ProgramHost(self.settings.on_question).answer_blocking
         place = None
         if engine is not None:
@@ -354,7 +354,9 @@ class Agent(ComposedAgent):
 
             place = Elsewhere(engine, self.settings, self._models)
         try:
-            starting = loop.spawn(self.sub_agents.start_for_program(request, setup, answer, place))
+            starting = loop.spawn(
+                self.sub_agents.start_for_program(request, turn_config, answer, place)
+            )
             return SubAgentHandle(starting.result(), self.sub_agents, loop)
         except RespondToModel as refusal:
             raise FatalError(str(refusal)) from None
@@ -415,7 +417,7 @@ class Agent(ComposedAgent):
             FatalError: only the person can help.
         """
         op = _call_op(name, arguments)
-        return output_of(await self.foreground().wait(op, self.setup()))
+        return output_of(await self.foreground().wait(op, self.turn_config()))
 
     def call_sync(self, name: str, arguments: Mapping[str, Any] | str | None = None) -> ToolOutput:
         """Do the same as `call`, blocking.
@@ -430,7 +432,7 @@ class Agent(ComposedAgent):
         Raises:
             FatalError: only the person can help.
         """
-        return output_of(self.foreground().wait_sync(_call_op(name, arguments), self.setup()))
+        return output_of(self.foreground().wait_sync(_call_op(name, arguments), self.turn_config()))
 
     # -- what a run is made of ---------------------------------------------------------------------
 

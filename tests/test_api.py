@@ -249,18 +249,18 @@ def test_a_scripted_model_can_be_recorded_and_played_again(tmp_path):
 def test_a_model_used_before_is_recorded_when_a_run_asks_for_it(tmp_path):
     agent = Agent(ScriptedModel(["One.", "Two."]), [])
     agent.run_sync("Go")
-    agent.setup(record="x.jsonl").model()
-    model = agent.setup(record="x.jsonl").model()
+    agent.turn_config(record="x.jsonl").open_model()
+    model = agent.turn_config(record="x.jsonl").open_model()
     assert "recorded to x.jsonl" in model.source
 
 
 def test_settings_of_one_run_are_checked_too():
     agent = Agent(ScriptedModel([]), [])
     with pytest.raises(FatalError, match="approval='x'"):
-        agent.setup(approval="x")
+        agent.turn_config(approval="x")
     with pytest.raises(FatalError, match="'nonsense'"):
-        agent.setup(nonsense=1)
-    assert agent.setup(approval="never").config.approval == "never"
+        agent.turn_config(nonsense=1)
+    assert agent.turn_config(approval="never").config.approval == "never"
     assert agent.config.approval == "on-request"
 
 

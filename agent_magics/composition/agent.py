@@ -31,9 +31,9 @@ from agent_magics.files.paths import open_notebook
 from agent_magics.files.trusted_imports import distrust
 from agent_magics.model_clients import ModelClients
 from agent_magics.models.base import Model
+from agent_magics.models.keys import SHORTEST_KEY
 from agent_magics.models.providers.endpoints import server_address
 from agent_magics.models.providers.families import ToolsConfig, tools_config
-from agent_magics.models.redaction import SHORTEST_KEY
 from agent_magics.project.instructions import InstructionFile
 from agent_magics.protocol.config import RunConfig, SandboxPolicy, Settings, run_config
 from agent_magics.protocol.events import Event, Question
@@ -155,7 +155,7 @@ class ComposedAgent:
 
     # -- a run -------------------------------------------------------------------------------------
 
-    def setup(
+    def turn_config(
         self,
         *,
         tools: ToolList = None,
@@ -211,7 +211,7 @@ class ComposedAgent:
         check_price(settings, server_address(settings.base_url))
         prepared = TurnConfig(
             config=config,
-            model=lambda: self._models.open(settings),
+            open_model=lambda: self._models.open(settings),
             offer=run.offer,
             registry=run.registry,
             specs=specs,
@@ -300,15 +300,15 @@ class ComposedAgent:
         settings = self._held.resolve(cell).settings
         hosts = self._host if host is None else lambda: host
 
-        def setup(tools: ToolList) -> TurnConfig:
-            return self.setup(tools=tools, more=tools is None, **{**(cell or {}), **_OF_ROWS})
+        def turn_config(tools: ToolList) -> TurnConfig:
+            return self.turn_config(tools=tools, more=tools is None, **{**(cell or {}), **_OF_ROWS})
 
         def watcher(blocks: bool) -> Watcher:
             make = FRONT_ENDS.current().map_watcher
             return Watcher() if make is None else make(self, blocks)
 
         judge = self.read_judge()
-        asking = Asking(settings, self._models, hosts, self.session, judge, setup, watcher)
+        asking = Asking(settings, self._models, hosts, self.session, judge, turn_config, watcher)
         return RowMapping(asking, prompt, rows, output, options)
 
     def read_judge(self) -> "ReadJudge":

@@ -48,7 +48,7 @@ class SubAgent:
         link: its connection to the parent.
         clock: the time that it works.
         session: its conversation.
-        setup: the configuration of its turns.
+        turn_config: the configuration of its turns.
 
     Attributes:
         status: "queued", "running", "completed", "failed" or "stopped".
@@ -70,10 +70,10 @@ class SubAgent:
         link: ParentLink,
         clock: TimeLimit,
         session: Session,
-        setup: TurnConfig,
+        turn_config: TurnConfig,
     ) -> None:
         self.name, self.kind, self.request, self.budget = name, kind, request, budget
-        self.link, self.clock, self.session, self.setup = link, clock, session, setup
+        self.link, self.clock, self.session, self.turn_config = link, clock, session, turn_config
         self.id = session.conversation.id
         self.status, self.text, self.problem, self.doing = "queued", "", "", ""
         self.call_id, self.is_silent = "", False
@@ -165,7 +165,9 @@ class SubAgent:
         self.tell()
         self.clock.go_on()
         try:
-            self.session.begin(StartTurn(turn_id=self._turn_id, content=prompt), self.setup, hear)
+            self.session.begin(
+                StartTurn(turn_id=self._turn_id, content=prompt), self.turn_config, hear
+            )
             end = await ended
         finally:
             self.clock.stop()
@@ -292,7 +294,7 @@ def report(agent: SubAgent, names: dict[str, str]) -> str:
         names: its results, under the names that they have for the reader.
     """
     conversation = agent.link.conversation
-    budget = agent.setup.config.output_budget
+    budget = agent.turn_config.config.output_budget
     text, left_out = cut_text(agent.text or "(no message)", budget)
     if left_out:
         text += f"\n(The whole message is {conversation.handles.keep(agent.text)}.)"

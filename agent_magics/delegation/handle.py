@@ -26,7 +26,7 @@ class SubAgentHandle:
 
     async def _outcome(self) -> RunResult:
         await asyncio.shield(self._agent.ended)
-        return summarise(self._agent.events, self._agent.setup.output)
+        return summarise(self._agent.events, self._agent.turn_config.output)
 
     @property
     def status(self) -> str:

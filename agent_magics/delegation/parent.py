@@ -35,7 +35,7 @@ class ParentTurn:
         over: is done when the turn has ended.
     """
 
-    setup: TurnConfig
+    turn_config: TurnConfig
     context: TurnContext
     budget: Budget
     over: "asyncio.Future[None]" = field(

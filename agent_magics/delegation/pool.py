@@ -99,7 +99,7 @@ class AgentPool:
     def start(
         self,
         request: SubAgentRequest,
-        setup: TurnConfig,
+        turn_config: TurnConfig,
         turn: ParentTurn | None = None,
         *,
         output: OutputType | None = None,
@@ -110,7 +110,7 @@ class AgentPool:
 
         Args:
             request: what it is asked to do.
-            setup: the configuration that bounds its rights: that of `turn`, or of the agent.
+            turn_config: the configuration that bounds its rights: that of `turn`, or of the agent.
             turn: the turn whose model asks for it; None where a program does, whose budgets may
                 exceed those of the type.
             output: the type of its answer; None is text.
@@ -127,11 +127,11 @@ class AgentPool:
         wanted = completed(request.budget, kind.budget)
         budget = wanted if turn is None else least(wanted, kind.budget)
         budget = checked_budget(budget)
-        agent = self._made(name, kind, request, budget, setup, output, answer, place)
+        agent = self._made(name, kind, request, budget, turn_config, output, answer, place)
         prompt = shared(request, conversation, agent.session.conversation, agent.path)
         self.agents[name] = agent
         if turn is None:
-            agent.link.record_changes(setup.config, f"work of {agent.id}", request.task)
+            agent.link.record_changes(turn_config.config, f"work of {agent.id}", request.task)
         self._begin(agent, turn, request.call_id, agent.work(self._places, prompt))
         return agent
 
@@ -141,7 +141,7 @@ class AgentPool:
         kind: AgentType,
         request: SubAgentRequest,
         budget: AgentBudget,
-        setup: TurnConfig,
+        turn_config: TurnConfig,
         output: OutputType | None = None,
         answer: AnswerBlocking | None = None,
         place: AgentPlace | None = None,
@@ -150,28 +150,30 @@ class AgentPool:
         path = f"{self._session.agent}/{name}"
         clock = TimeLimit(budget.seconds or math.inf, lambda: self._late(agent))
         link = ParentLink(path, self._present_conversation(), self._turns, clock, answer)
-        own = narrowed(setup, kind, request, budget, path, link, output)
+        own = narrowed(turn_config, kind, request, budget, path, link, output)
         if place is None:
-            session = self._made_session(path, setup)
+            session = self._made_session(path, turn_config)
         else:
-            begin = self._begin_record(path, setup)
+            begin = self._begin_record(path, turn_config)
             session = place.session(self._session.engine, self._folder, begin, own, request)
         agent = SubAgent(name, kind, request, budget, link, clock, session, own)
         return agent
 
-    def _made_session(self, path: str, setup: TurnConfig) -> Session:
-        begin = self._begin_record(path, setup)
+    def _made_session(self, path: str, turn_config: TurnConfig) -> Session:
+        begin = self._begin_record(path, turn_config)
         return Session(self._session.engine, path, self._folder, begin)
 
     async def start_for_program(
         self,
         request: SubAgentRequest,
-        setup: TurnConfig,
+        turn_config: TurnConfig,
         answer: AnswerBlocking,
         place: AgentPlace | None = None,
     ) -> SubAgent:
         """Start a sub-agent whose events a program reads; for the arguments see `start`."""
-        agent = self.start(request, setup, output=setup.output, answer=answer, place=place)
+        agent = self.start(
+            request, turn_config, output=turn_config.output, answer=answer, place=place
+        )
         agent.keeps_events = agent.is_silent = True
         return agent
 
@@ -236,7 +238,7 @@ class AgentPool:
             RespondToModel: nothing of it is recorded, or its budget is used up.
         """
         # Bounded by the turn that lets it go on, which may be stricter than the one before.
-        agent.setup = self._narrowed_again(agent, turn)
+        agent.turn_config = self._narrowed_again(agent, turn)
         self._begin(agent, turn, call_id, self._go_on(agent, prompt))
 
     def _narrowed_again(self, agent: SubAgent, turn: ParentTurn) -> TurnConfig:
@@ -250,13 +252,13 @@ class AgentPool:
         others = [each for each in self._present() if each is not agent]
         check_kernel(agent.kind, agent.request, others)
         return narrowed(
-            turn.setup,
+            turn.turn_config,
             agent.kind,
             agent.request,
             checked_budget(budget),
             agent.path,
             agent.link,
-            agent.setup.output,
+            agent.turn_config.output,
         )
 
     def redirect(self, agent: SubAgent, turn: ParentTurn, call_id: str, prompt: str) -> None:
@@ -273,7 +275,7 @@ class AgentPool:
         closing = self._closing.get(agent)
         if closing is not None:
             await asyncio.shield(closing)  # a stop ends this wait, and not the closing
-        make = partial(self._made_session, agent.path, agent.setup)
+        make = partial(self._made_session, agent.path, agent.turn_config)
         await agent.work(self._places, prompt, make)
 
     def stop(self, agent: SubAgent, reason: str) -> None:
@@ -360,7 +362,7 @@ class AgentPool:
             model=last.model,
         )
         budget = budget_of(last.budget) if last.budget else kind.budget
-        agent = self._made(last.sub_agent, kind, request, budget, turn.setup)
+        agent = self._made(last.sub_agent, kind, request, budget, turn.turn_config)
         agent.session.conversation.spending = _spent(last)
         agent.id, agent.text, agent.link.turn = last.conversation, last.text, turn
         agent.end(last.status, last.problem)
@@ -380,10 +382,10 @@ class AgentPool:
         own = tuple(self.agents.items()) if conversation is self._conversation else ()
         return [*{**earlier, **{name: agent.state for name, agent in own}}.values()]
 
-    def _begin_record(self, path: str, setup: TurnConfig) -> Callable[[str], RecordBegun]:
+    def _begin_record(self, path: str, turn_config: TurnConfig) -> Callable[[str], RecordBegun]:
         """Return what makes the first line of a sub-agent's record."""
         parent = self._session.conversation.id
-        cwd = str(setup.config.cwd)
+        cwd = str(turn_config.config.cwd)
         return lambda conversation: RecordBegun(
             conversation=conversation, agent=path, at=time.time(), cwd=cwd, parent=parent
         )

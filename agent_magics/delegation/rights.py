@@ -34,7 +34,7 @@ nothing else of what you say; no person reads along. {more}"""
 
 
 def narrowed(
-    setup: TurnConfig,
+    turn_config: TurnConfig,
     kind: AgentType,
     request: SubAgentRequest,
     budget: AgentBudget,
@@ -45,7 +45,7 @@ def narrowed(
     """Return the configuration of a sub-agent's turns.
 
     Args:
-        setup: the configuration of the parent's turn.
+        turn_config: the configuration of the parent's turn.
         kind: the type of the sub-agent.
         request: what was asked of it.
         budget: what it may spend.
@@ -56,29 +56,31 @@ def narrowed(
     Raises:
         RespondToModel: it would have a tool that the parent has not.
     """
-    names = _tool_names(setup, kind, request.tools)
-    specs = tuple(map(_plain, (each for each in setup.offer.all if each.spec.name in names)))
-    registry, has_kernel = _registry(setup.registry, names), gets_kernel(kind, request)
+    names = _tool_names(turn_config, kind, request.tools)
+    specs = tuple(map(_plain, (each for each in turn_config.offer.all if each.spec.name in names)))
+    registry, has_kernel = _registry(turn_config.registry, names), gets_kernel(kind, request)
     if has_kernel:
-        _check_kernel(setup, kind, names)
+        _check_kernel(turn_config, kind, names)
         specs = with_stubs(specs, registry.functions)
     uses_servers = any(name.startswith("mcp") for name in names)
     return TurnConfig(
-        config=_config(setup.config, kind, request.model, budget, path, has_kernel=has_kernel),
-        model=setup.model,
+        config=_config(
+            turn_config.config, kind, request.model, budget, path, has_kernel=has_kernel
+        ),
+        open_model=turn_config.open_model,
         offer=ToolOffer(specs, names),
         registry=registry,
         specs=specs,
-        env=setup.env,
-        validate_path=setup.validate_path,
-        secrets=setup.secrets,
-        live_kernel=setup.live_kernel,
-        hooks=setup.hooks,
+        env=turn_config.env,
+        validate_path=turn_config.validate_path,
+        secrets=turn_config.secrets,
+        live_kernel=turn_config.live_kernel,
+        hooks=turn_config.hooks,
         output=output,
-        servers=setup.servers if uses_servers else None,
+        servers=turn_config.servers if uses_servers else None,
         asker=path,
         parent=parent,
-        symbols=setup.symbols,
+        symbols=turn_config.symbols,
     )
 
 
@@ -87,8 +89,8 @@ def gets_kernel(kind: AgentType, request: SubAgentRequest) -> bool:
     return kind.gets_kernel or KERNEL in request.share
 
 
-def _check_kernel(setup: TurnConfig, kind: AgentType, names: Collection[str]) -> None:
-    if setup.config.python != "live" or setup.live_kernel is None:
+def _check_kernel(turn_config: TurnConfig, kind: AgentType, names: Collection[str]) -> None:
+    if turn_config.config.python != "live" or turn_config.live_kernel is None:
         raise RespondToModel("There is no live kernel here that a sub-agent could get.")
     if "python" not in names:
         raise RespondToModel(
@@ -122,13 +124,13 @@ def _config(
 
 
 def _tool_names(
-    setup: TurnConfig, kind: AgentType, asked: Collection[str] | None
+    turn_config: TurnConfig, kind: AgentType, asked: Collection[str] | None
 ) -> frozenset[str]:
     """Return the names of the sub-agent's tools."""
-    had = frozenset(each.spec.name for each in setup.offer.all) - WITHHELD
+    had = frozenset(each.spec.name for each in turn_config.offer.all) - WITHHELD
     names = had if kind.tools is None else had & _expanded(kind.tools)
     if kind.reads_only:
-        names = frozenset(name for name in names if _only_reads(setup.registry, name))
+        names = frozenset(name for name in names if _only_reads(turn_config.registry, name))
     if asked is None:
         return names
     unknown = [name for name in asked if not names & _expanded([name])]

@@ -24,9 +24,11 @@ class PoolDelegates:
         self._pool = pool
         self.end_turn = pool.end_turn
 
-    def of_turn(self, setup: TurnConfig, context: TurnContext, budget: Budget) -> "TurnAgents":
+    def of_turn(
+        self, turn_config: TurnConfig, context: TurnContext, budget: Budget
+    ) -> "TurnAgents":
         """Return the sub-agents as the tools of a turn that begins see them."""
-        turn = ParentTurn(setup, context, budget)
+        turn = ParentTurn(turn_config, context, budget)
         self._pool.begin_turn(turn)
         return TurnAgents(self._pool, turn)
 
@@ -50,7 +52,7 @@ class TurnAgents:
 
     def spawn(self, request: SubAgentRequest) -> str:
         """Start a sub-agent, or queue it where all places are taken."""
-        agent = self._pool.start(request, self._turn.setup, self._turn)
+        agent = self._pool.start(request, self._turn.turn_config, self._turn)
         waiting = self._pool.waiting
         return f"{agent.name} has started.{waiting} Its report comes by itself when it ends."
 

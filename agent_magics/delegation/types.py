@@ -50,14 +50,14 @@ class AgentPlace(Protocol):
         engine: EngineThread,
         folder: Path | None,
         begin: Callable[[str], RecordBegun],
-        setup: TurnConfig,
+        turn_config: TurnConfig,
         request: SubAgentRequest,
     ) -> Session:
         """Return the session of a sub-agent, whose turns run there.
 
         Args:
             engine, folder, begin: see `Session`.
-            setup: the configuration that it would have here.
+            turn_config: the configuration that it would have here.
             request: what is asked of it.
 
         Raises:

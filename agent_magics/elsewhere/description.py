@@ -74,12 +74,12 @@ class Description:
 
 
 def describe(
-    setup: TurnConfig, asked: Collection[str] | None, share: Collection[str]
+    turn_config: TurnConfig, asked: Collection[str] | None, share: Collection[str]
 ) -> Description:
     """Return what a worker needs to make a sub-agent.
 
     Args:
-        setup: the configuration that it would have here.
+        turn_config: the configuration that it would have here.
         asked: the tools that were asked for by name; None means all that can be there.
         share: what its parent is to share; see `SubAgentRequest`.
 
@@ -87,21 +87,27 @@ def describe(
         RespondToModel: it was to have a tool or a result that stays here.
         FatalError: something of it cannot be sent.
     """
-    if setup.hooks is not None:
+    if turn_config.hooks is not None:
         raise FatalError(NO_HOOKS)
     for name in share:
         if name.startswith("@"):
             raise RespondToModel(NO_SHARE.format(name=name))
-    names = [each.spec.name for each in setup.offer.all]
-    tools = {name: tool for name in names if (tool := _portable(setup.registry.handler(name)))}
+    names = [each.spec.name for each in turn_config.offer.all]
+    tools = {
+        name: tool for name in names if (tool := _portable(turn_config.registry.handler(name)))
+    }
     stay = [name for name in names if name not in tools and name in (asked or ())]
     if stay:
         there = ", ".join(sorted(tools)) or "none"
         raise RespondToModel(STAYS.format(names=", ".join(stay), there=there))
-    output = b"" if setup.output is None else _pickled("The type of the answer", setup.output.kind)
+    output = (
+        b""
+        if turn_config.output is None
+        else _pickled("The type of the answer", turn_config.output.kind)
+    )
     return Description(
-        setup.asker,
-        replace(setup.config, features=dict(setup.config.features)),
+        turn_config.asker,
+        replace(turn_config.config, features=dict(turn_config.config.features)),
         tuple(name for name, tool in tools.items() if tool.tool_options.own),
         {
             name: _pickled(f"The tool {name}", (tool, _resolved(tool)))

@@ -68,11 +68,11 @@ class Elsewhere:
         engine: EngineThread,
         folder: Path | None,
         begin: Callable[[str], RecordBegun],
-        setup: TurnConfig,
+        turn_config: TurnConfig,
         request: SubAgentRequest,
     ) -> Session:
         """Return the session of a sub-agent; see `delegation.types.AgentPlace`."""
-        description = describe(setup, request.tools, request.share)
+        description = describe(turn_config, request.tools, request.share)
         return SessionElsewhere(engine, folder, begin, self, description)
 
     def engine(self, path: str) -> Engine:
@@ -108,15 +108,15 @@ class SessionElsewhere(Session):
     def begin(
         self,
         op: StartTurn | CallTool | Compact,
-        setup: TurnConfig,
+        turn_config: TurnConfig,
         listener: Listener,
         after: Listener | None = None,
     ) -> None:
         """Start the turn in a worker; see `Session.begin`."""
-        self.outbox.listen(op.turn_id, listener, setup.secrets, after)
+        self.outbox.listen(op.turn_id, listener, turn_config.secrets, after)
         engine = self._place.engine(self.agent)
         # Only this is cancelled: the worker is released whatever happens.
-        self._visiting = asyncio.create_task(self._visit(engine, op, setup))
+        self._visiting = asyncio.create_task(self._visit(engine, op, turn_config))
         self._task = asyncio.create_task(self._work(engine, op), name=f"elsewhere {self.agent}")
 
     def submit(self, op: Op) -> None:
@@ -166,7 +166,7 @@ class SessionElsewhere(Session):
         await engine.close()
 
     async def _visit(
-        self, engine: Engine, op: StartTurn | CallTool | Compact, setup: TurnConfig
+        self, engine: Engine, op: StartTurn | CallTool | Compact, turn_config: TurnConfig
     ) -> None:
         """Have a worker run the turn, and take all that happens there.
 
@@ -175,7 +175,7 @@ class SessionElsewhere(Session):
         """
         source = await source_of(self._place.settings)
         self.outbox.hide((source.key,) if source.key else ())
-        parent = setup.parent
+        parent = turn_config.parent
         assert isinstance(parent, ParentLink)  # as every sub-agent here has one
         with parent.clock.stopped():
             link = self._link = await self._worker(engine)

@@ -92,8 +92,8 @@ async def _work(link: Link, description: Description, begun: Mapping[str, Any]) 
         model = source.replayed() or open_model(
             source.wire_api, api_key=source.key, base_url=source.address
         )
-        setup = await asyncio.to_thread(_setup, description, source, model, parent)
-        session.begin(from_json(begun["op"]), setup, hear)
+        turn_config = await asyncio.to_thread(_turn_config, description, source, model, parent)
+        session.begin(from_json(begun["op"]), turn_config, hear)
         listening = asyncio.create_task(_listen(link, session, parent))
         await asyncio.wait({ended, listening}, return_when=asyncio.FIRST_COMPLETED)
     except Exception as error:  # whatever it is, the kernel has to know
@@ -108,7 +108,7 @@ async def _work(link: Link, description: Description, begun: Mapping[str, Any]) 
             await model.close()
 
 
-def _setup(
+def _turn_config(
     description: Description, source: ModelSource, model: Model, parent: "ParentElsewhere"
 ) -> TurnConfig:
     """Return the configuration of the turn; on a thread, since modules are imported.
@@ -122,7 +122,7 @@ def _setup(
     specs, registry = tools_of(description)
     return TurnConfig(
         config=config,
-        model=lambda: model,
+        open_model=lambda: model,
         offer=offer_of(specs),
         registry=registry,
         specs=specs,

@@ -194,14 +194,19 @@ class Conversation:
         if is_kept:
             self.history.keep(NoticeWaiting(text=text))
 
-    def take_notifications(self, setup: TurnConfig) -> list[Notification]:
+    def take_notifications(self, turn_config: TurnConfig) -> list[Notification]:
         """Return and remove the notifications for the model: of commands, servers, and tools."""
         notifications = [describe_end(session) for session in self.processes.take_ended()]
-        if setup.servers is not None:
-            notifications += map(Notification, setup.servers.notifications(self.reported_servers))
+        if turn_config.servers is not None:
+            notifications += map(
+                Notification, turn_config.servers.notifications(self.reported_servers)
+            )
         while self._notifications:
             notifications.append(self._notifications.popleft())
-        return [replace(note, text=redact_text(setup.secrets, note.text)) for note in notifications]
+        return [
+            replace(note, text=redact_text(turn_config.secrets, note.text))
+            for note in notifications
+        ]
 
     # -- what turns changed in files ---------------------------------------------------------------
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # loading the extension imports this module, and must be quic
 class ServeHost(Protocol):
     """The front end's part in serving calls of MCP clients."""
 
-    def setup(self) -> "TurnConfig":
+    def turn_config(self) -> "TurnConfig":
         """Return the configuration that the calls run with; called on the thread of `CallPlace`."""
 
     def host(self, client: str) -> "Host | None":

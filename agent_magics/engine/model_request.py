@@ -79,8 +79,8 @@ class ModelCaller:
         context: the turn's context; its `emit` stamps events with the turn's id.
         model: the client.
         conversation: gets the responses, and is charged for the requests.
-        setup: the turn's configuration: its tools, its hooks, and the agent that it works for,
-            within whose budgets the request for a summary must fit, too.
+        turn_config: the turn's configuration: its tools, its hooks, and the agent that it works
+            for, within whose budgets the request for a summary must fit, too.
 
     Attributes:
         budget: the budgets of the run, and what it has spent.
@@ -93,13 +93,13 @@ class ModelCaller:
         context: TurnContext,
         model: Model,
         conversation: Conversation,
-        setup: TurnConfig,
+        turn_config: TurnConfig,
     ) -> None:
         self._context = context
         self._model = model
         self._conversation = conversation
         self._history = conversation.history
-        self._setup = setup
+        self._turn_config = turn_config
         self.compaction = Compaction(
             context,
             model,
@@ -109,7 +109,7 @@ class ModelCaller:
             prepare=self._prepare,
             spent=self._spend,
         )
-        self.budget = Budget(context.config, context.emit, hard=setup.parent is not None)
+        self.budget = Budget(context.config, context.emit, hard=turn_config.parent is not None)
         self.requests = 0
         self._asides = 0
         self._arriving = ArrivingCall(context.emit)
@@ -193,7 +193,7 @@ class ModelCaller:
     ) -> Response:
         config = self._context.config
         features = config.features
-        offered = self._setup.offer.specs(self._context.found)
+        offered = self._turn_config.offer.specs(self._context.found)
         with_python = any(each.spec.name == "python" for each in offered)
         instructions = compose_instructions(config, with_python=with_python)
         request = ModelRequest(
@@ -228,7 +228,7 @@ class ModelCaller:
 
     async def _prepare(self, request: ModelRequest) -> ModelRequest:
         """Let hooks see and change a request."""
-        hooks = self._setup.hooks
+        hooks = self._turn_config.hooks
         return request if hooks is None else await hooks.before_model(request, self._context)
 
     def _spend(self, usage: Usage, model: str = "") -> None:
@@ -240,8 +240,8 @@ class ModelCaller:
         """
         model = model or self._context.config.model
         self._conversation.charge(model, usage)
-        if self._setup.parent is not None:
-            self._setup.parent.charge(model, usage)
+        if self._turn_config.parent is not None:
+            self._turn_config.parent.charge(model, usage)
         self.budget.add(model, usage)
 
     def _receive(

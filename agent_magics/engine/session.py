@@ -160,7 +160,7 @@ class Session:
     def begin(
         self,
         op: ops.StartTurn | ops.CallTool | ops.Compact,
-        setup: TurnConfig,
+        turn_config: TurnConfig,
         listener: Listener,
         after: Listener | None = None,
     ) -> None:
@@ -168,7 +168,7 @@ class Session:
 
         Args:
             op: the operation.
-            setup: the configuration of the turn.
+            turn_config: the configuration of the turn.
             listener: called with its events up to the one that ends it.
             after: called with later events of its open sessions.
 
@@ -185,9 +185,9 @@ class Session:
         if isinstance(op, ops.StartTurn):
             self.conversation.notice_keys(text_of(op.content))
             self.additions.open(op.turn_id, partial(self.outbox.emit, op.turn_id))
-        setup = setup.hiding(self.conversation.typed_keys)
-        self.outbox.listen(op.turn_id, listener, setup.secrets, after)
-        self.turns.setups[op.turn_id] = setup
+        turn_config = turn_config.hiding(self.conversation.typed_keys)
+        self.outbox.listen(op.turn_id, listener, turn_config.secrets, after)
+        self.turns.turn_configs[op.turn_id] = turn_config
         self.submit(op)
 
     def _notice_keys(self, text: str) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class Delegates(Protocol):
     """The sub-agents of an agent, as its session uses them; on the engine's loop."""
 
-    def of_turn(self, setup: "TurnConfig", context: TurnContext, budget: Budget) -> SubAgents:
+    def of_turn(self, turn_config: "TurnConfig", context: TurnContext, budget: Budget) -> SubAgents:
         """Return the sub-agents as the tools of a turn that begins see them."""
 
     def end_turn(self, turn_id: str, stopped: str) -> None:
@@ -77,7 +77,7 @@ class TurnConfig:
     """
 
     config: RunConfig
-    model: Callable[[], Model]
+    open_model: Callable[[], Model]
     offer: ToolOffer
     registry: ToolRegistry
     specs: Sequence[ConfiguredToolSpec]

@@ -48,12 +48,12 @@ class AgentCells:
         run, prompt = self._prepare(options, cell)
         if run.agent.session.busy:
             raise FatalError(f"{_at_work(run.agent)} This cell blocks the kernel; it cannot wait.")
-        setup = self._begin(run, options, prompt)
+        turn_config = self._begin(run, options, prompt)
         with self._binding_interrupted(run, options):
-            result = run.run_blocking(prompt, setup)
+            result = run.run_blocking(prompt, turn_config)
             if options.plan and is_to_run(result):
-                following, setup = self._run_of_plan(run, options)
-                result = following.run_blocking(RUN_PROMPT, setup)
+                following, turn_config = self._run_of_plan(run, options)
+                result = following.run_blocking(RUN_PROMPT, turn_config)
             self._finish(result, options)
 
     async def run_awaiting(self, options: Namespace, cell: str) -> None:
@@ -70,8 +70,8 @@ class AgentCells:
         order = self._orders.setdefault(run.agent.name, asyncio.Lock())
         if run.agent.session.busy and not order.locked():
             raise FatalError(f"{_at_work(run.agent)} No cell began that run, so none can wait.")
-        setup = None if order.locked() else self._begin(run, options, prompt)
-        running = self._run_in_order(run, prompt, options, order, setup)
+        turn_config = None if order.locked() else self._begin(run, options, prompt)
+        running = self._run_in_order(run, prompt, options, order, turn_config)
         if options.background:
             self._start_background(run, running, options)
             return
@@ -84,7 +84,7 @@ class AgentCells:
         prompt: str,
         options: Namespace,
         order: asyncio.Lock,
-        setup: TurnConfig | None,
+        turn_config: TurnConfig | None,
     ) -> RunResult:
         """Run a cell after the earlier cells of its agent.
 
@@ -93,16 +93,16 @@ class AgentCells:
             prompt: the text for the model.
             options: the cell's options.
             order: the lock that the agent's cells acquire in turn.
-            setup: the configuration; None where it is built when the cell's turn has come.
+            turn_config: the configuration; None where it is built when the cell's turn has come.
         """
         await run.wait_for(order)
         try:
-            setup = setup or self._begin(run, options, prompt)
-            result = await run.run_awaiting(prompt, setup, background=options.background)
+            turn_config = turn_config or self._begin(run, options, prompt)
+            result = await run.run_awaiting(prompt, turn_config, background=options.background)
             if options.plan and is_to_run(result):
-                following, setup = self._run_of_plan(run, options)
+                following, turn_config = self._run_of_plan(run, options)
                 result = await following.run_awaiting(
-                    RUN_PROMPT, setup, background=options.background
+                    RUN_PROMPT, turn_config, background=options.background
                 )
         finally:
             order.release()
@@ -112,7 +112,7 @@ class AgentCells:
 
     def _prepare(self, options: Namespace, cell: str) -> tuple[CellRun, str]:
         _check_into(options)
-        prompt = self._notebook.cell_setup.prompt(options, cell)
+        prompt = self._notebook.cell_reader.prompt(options, cell)
         agent = self._notebook.agent_named(options.name, new=options.new)
         return self._notebook.begin_run(agent, _pictures(agent, options, cell)), prompt
 
@@ -121,12 +121,12 @@ class AgentCells:
         following = self._notebook.begin_run(run.agent)
         self._notebook.views[run.agent.name] = following.view
         options.plan = False
-        return following, self._notebook.setup(run.agent, options)[0]
+        return following, self._notebook.turn_config(run.agent, options)[0]
 
     def _begin(self, run: CellRun, options: Namespace, prompt: str) -> TurnConfig:
         """Return the configuration of a cell's turn, when that begins."""
         agent = run.agent
-        setup, notes = self._notebook.setup(agent, options, prompt)
+        turn_config, notes = self._notebook.turn_config(agent, options, prompt)
         if not (notes or options.record or self._notebook.settings.record):
             run.name_conversation()
         for note in notes:
@@ -136,7 +136,7 @@ class AgentCells:
         notebook.earlier_conversation.offer(run, can_be_shown=is_seen)
         notebook.last_agent = agent
         notebook.views[agent.name] = run.view
-        return setup
+        return turn_config
 
     @contextmanager
     def _binding_interrupted(self, run: CellRun, options: Namespace) -> Iterator[None]:
@@ -213,7 +213,7 @@ class AgentCells:
             "prompt": cell.strip(),
             "rows": mapping.read_rows(options.map, namespace),
             "output": read_type(options.output, namespace),
-            "cell": self._notebook.cell_setup.settings_of(options),
+            "cell": self._notebook.cell_reader.settings_of(options),
             "options": mapping.map_options(options, namespace),
         }
         place = "" if options.into else "`_agent.frame`; `--into NAME` gives them a name"

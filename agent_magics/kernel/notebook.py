@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 from agent_magics.app import Agent
 from agent_magics.engine.past.rewind import Rewind
 from agent_magics.engine.turn_config import TurnConfig
-from agent_magics.kernel.cell.request.setup import CellSetup
+from agent_magics.kernel.cell.request.reading import CellReader
 from agent_magics.kernel.cell.run import CellRun
 from agent_magics.kernel.earlier_conversation import EarlierConversation
 from agent_magics.kernel.lab.cell_reviews import CellReviews
@@ -65,8 +65,8 @@ class NotebookAgents:
         self.agents: dict[str, Agent] = {}
         self.views: dict[str, Any] = {}
         self.background: dict[str, list[asyncio.Task[Any]]] = {}  # the one at work first
-        self.cell_setup = CellSetup(shell, settings)
-        self.rerecording = self.cell_setup.rerecording
+        self.cell_reader = CellReader(shell, settings)
+        self.rerecording = self.cell_reader.rerecording
         self._runs: WeakValueDictionary[int, CellRun] = WeakValueDictionary()
         self.last_agent: Agent | None = None
         self.listed: list[str] = []  # conversations, as %agent sessions last showed them
@@ -105,17 +105,17 @@ class NotebookAgents:
 
         return watcher_of_call(self.shell, self.host, agent, blocks=blocks)
 
-    def setup_of(self, agent: Agent) -> TurnConfig:
+    def turn_config_of(self, agent: Agent) -> TurnConfig:
         """Return the configuration of a run of `agent` in a cell without options."""
-        return self.setup(agent, self.settings.agent.parser.parse_argstring(""))[0]
+        return self.turn_config(agent, self.settings.agent.parser.parse_argstring(""))[0]
 
-    def setup(
+    def turn_config(
         self, agent: Agent, options: Namespace, prompt: str | None = None
     ) -> tuple[TurnConfig, list[str]]:
         """Return the configuration of a cell's turn, and notes for the person."""
-        setup, notes = self.cell_setup.turn(agent, options, prompt)
+        turn_config, notes = self.cell_reader.turn(agent, options, prompt)
         self._bind_servers(agent)
-        return setup, [*notes, *agent.new_notes()]
+        return turn_config, [*notes, *agent.new_notes()]
 
     def _bind_servers(self, agent: Agent) -> None:
         """Bind the tools of the agent's MCP servers as `mcp`, unless the person uses that name."""
@@ -156,7 +156,7 @@ class NotebookAgents:
     def given(self) -> Source:
         """Return the settings of this notebook for all of its cells."""
         values = given_in(self.settings)
-        # A cell chooses among these itself; see `CellSetup`.
+        # A cell chooses among these itself; see `CellReader`.
         for name in ("name", "tools", "replay", "record"):
             values.pop(name, None)
         return Source("%config", values)

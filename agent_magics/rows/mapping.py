@@ -127,7 +127,7 @@ class Asking:
         host: returns what asks the person.
         session: the agent's; its engine runs the job.
         judge: returns why a file is kept from the model, or "".
-        setup: returns the configuration of runs with these tools; None stands for its own.
+        turn_config: returns the configuration of runs with these tools; None stands for its own.
         watcher: makes what shows the progress of a map, which may block the calling thread.
     """
 
@@ -136,7 +136,7 @@ class Asking:
     host: Callable[[], Host]
     session: Session
     judge: FileJudge
-    setup: Callable[[Any], TurnConfig]
+    turn_config: Callable[[Any], TurnConfig]
     watcher: Callable[[bool], Watcher] = lambda blocks: Watcher()
 
 
@@ -181,11 +181,11 @@ class RowMapping:
         )
         if self._partitions is not None:
             source = replace(source, library="dask")
-        self._setup, self._requests = self._agent_setup(options)
+        self._turn_config, self._requests = self._agent_setup(options)
         self._reads_only = options.get("tools") is True
         asked = None
-        if self._setup is not None:
-            asked = described(self._setup, self._requests, reads_only=self._reads_only)
+        if self._turn_config is not None:
+            asked = described(self._turn_config, self._requests, reads_only=self._reads_only)
         digest = _digest(settings, terms, columns, asked)
         concurrency = options.get("concurrency")
         is_number = type(concurrency) is int and 0 < concurrency <= MOST_AT_ONCE
@@ -233,7 +233,7 @@ class RowMapping:
                 raise FatalError(NO_TOOLS.format(what=f"{name}="))
         if isinstance(requests, bool) or not (isinstance(requests, int) and requests >= 2):
             raise FatalError(REQUESTS.format(given=requests))
-        return self._asking.setup(None if tools is True else tools), requests
+        return self._asking.turn_config(None if tools is True else tools), requests
 
     @property
     def _asks(self) -> bytes:
@@ -243,7 +243,7 @@ class RowMapping:
 
     @property
     def _at_once(self) -> int:
-        if self._setup is not None:
+        if self._turn_config is not None:
             return agents.AT_ONCE
         return CONCURRENCY if self._is_live else AT_ONCE
 
@@ -295,10 +295,10 @@ class RowMapping:
 
     async def _asker(self) -> Asker:
         settings, at_once = self._asking.settings, self._options.get("concurrency")
-        if self._setup is not None:
+        if self._turn_config is not None:
             return AgentAsker(
                 self._asking.session,
-                self._setup,
+                self._turn_config,
                 reads_only=self._reads_only,
                 output=self.plan.columns.output,
                 requests=self._requests,

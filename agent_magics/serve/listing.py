@@ -39,11 +39,13 @@ class ToolListing:
         return tuple(tool.name for tool in self.tools)
 
 
-def list_tools(setup: TurnConfig, wanted: Sequence[str] | None, *, complete: bool) -> ToolListing:
+def list_tools(
+    turn_config: TurnConfig, wanted: Sequence[str] | None, *, complete: bool
+) -> ToolListing:
     """Return the tools of a run as MCP definitions.
 
     Args:
-        setup: the configuration of the calls.
+        turn_config: the configuration of the calls.
         wanted: names of tools and sets; None means all of the agent's tools but those of other MCP
             servers.
         complete: whether a wanted tool that is missing is an error; else it is left out.
@@ -51,13 +53,15 @@ def list_tools(setup: TurnConfig, wanted: Sequence[str] | None, *, complete: boo
     Raises:
         FatalError: a wanted tool is missing.
     """
-    there = [each.spec.name for each in setup.specs if setup.registry.handler(each.spec.name)]
+    there = [
+        each.spec.name for each in turn_config.specs if turn_config.registry.handler(each.spec.name)
+    ]
     if wanted is None:
         names = [name for name in there if not _is_foreign(name)]
     else:
         names = _chosen(wanted, there, complete=complete)
-    specs = {each.spec.name: each.spec for each in setup.specs}
-    functions = setup.registry.functions
+    specs = {each.spec.name: each.spec for each in turn_config.specs}
+    functions = turn_config.registry.functions
     tools = []
     for name in names:
         spec = specs[name]
@@ -65,10 +69,10 @@ def list_tools(setup: TurnConfig, wanted: Sequence[str] | None, *, complete: boo
             function = functions[name]
             assert is_tool(function)  # what is data is offered as a function
             spec = function.spec
-        handler = setup.registry.handler(name)
+        handler = turn_config.registry.handler(name)
         assert handler is not None
         tools.append(_described(spec, handler))
-    data = frozenset(name for name in names if _returns_data(name, functions, setup))
+    data = frozenset(name for name in names if _returns_data(name, functions, turn_config))
     digest = json.dumps([tool.model_dump(mode="json") for tool in tools], sort_keys=True)
     return ToolListing(tuple(tools), data, digest)
 
@@ -104,10 +108,10 @@ def _described(spec: FunctionToolSpec, handler: ToolHandler) -> Tool:
 
 
 def _returns_data(
-    name: str, functions: Mapping[str, Callable[..., Any]], setup: TurnConfig
+    name: str, functions: Mapping[str, Callable[..., Any]], turn_config: TurnConfig
 ) -> bool:
     """Return whether a tool's JSON text is a value; our own tools return text for a model."""
-    handler = setup.registry.handler(name)
+    handler = turn_config.registry.handler(name)
     function = functions.get(name)
     if handler is None or handler.options.own:
         return False

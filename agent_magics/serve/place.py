@@ -35,9 +35,9 @@ class ProgramServeHost:
     def __init__(self, agent: ComposedAgent) -> None:
         self._agent = agent
 
-    def setup(self) -> TurnConfig:
+    def turn_config(self) -> TurnConfig:
         """Return the agent's current configuration."""
-        return self._agent.setup()
+        return self._agent.turn_config()
 
     def host(self, client: str) -> Host | None:
         """Return None: the agent's own host answers questions."""
@@ -103,14 +103,14 @@ class CallPlace:
             FatalError: only the person can help.
             asyncio.CancelledError: the client cancelled; the call has been stopped.
         """
-        setup = replace(self.serve_host.setup(), asker=client)
-        handler = setup.registry.handler(name)
+        turn_config = replace(self.serve_host.turn_config(), asker=client)
+        handler = turn_config.registry.handler(name)
         turn = self._lock.take_place(shared=handler is not None and handler.supports_parallel)
         try:
             await turn.wait()
             turn_id = f"served-{uuid.uuid4().hex[:12]}"
             op = CallTool(turn_id=turn_id, name=name, arguments=arguments)
-            return output_of(await self.agent.foreground(show, host=host).wait(op, setup))
+            return output_of(await self.agent.foreground(show, host=host).wait(op, turn_config))
         except KeyboardInterrupt:  # it was for this call alone, and must not end the loop
             return ToolOutput("The person interrupted it.", success=False)
         finally:

@@ -88,7 +88,9 @@ class ToolServer:
         self._under_way: Counter[str] = Counter()  # calls by client
         self._parked: dict[str, tuple[OutsideCall, OpenQuestion, asyncio.TimerHandle]] = {}
         self.listen = ListenHandler(self._bus, max_subscriptions=MOST_CLIENTS)
-        self.listing: ToolListing = list_tools(place.serve_host.setup(), wanted, complete=True)
+        self.listing: ToolListing = list_tools(
+            place.serve_host.turn_config(), wanted, complete=True
+        )
         self.server = _NotifyingServer(
             "agent-magics",
             version=__version__,
@@ -109,7 +111,7 @@ class ToolServer:
         A wanted tool that is missing is no error here: it is left out until it is back.
         """
         try:
-            fresh = list_tools(self._place.serve_host.setup(), self._wanted, complete=False)
+            fresh = list_tools(self._place.serve_host.turn_config(), self._wanted, complete=False)
         except FatalError:  # such as two tools of one name: each call reports it
             return
         changed, self.listing = fresh.digest != self.listing.digest, fresh

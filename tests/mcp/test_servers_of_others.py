@@ -182,7 +182,7 @@ def test_progress_of_a_long_call(world: World) -> None:
         name = "mcp__everything__trigger-long-running-operation"
         op = CallTool(turn_id=new_turn_id(), name=name, arguments={"duration": 0.6, "steps": 3})
         foreground = world.agent.foreground(seen.append)
-        return output_of(await foreground.wait(op, world.agent.setup()))
+        return output_of(await foreground.wait(op, world.agent.turn_config()))
 
     assert "completed" in asyncio.run(call()).text
     shares = [event.progress for event in seen if isinstance(event, ToolCallUpdated)]

@@ -330,7 +330,7 @@ def test_a_renderer_that_raises_stops_the_turn():
         agent = Agent(StuckModel(), [])
         op = StartTurn(turn_id="t1", content="Go")
         foreground = agent.foreground(show=broken)
-        setup = agent.setup()
+        setup = agent.turn_config()
         if blocking:
             run = partial(foreground.wait_blocking, op, setup)
         else:

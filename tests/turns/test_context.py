@@ -273,7 +273,7 @@ def fields_of(config) -> dict:
 
 
 def compact(agent: Agent) -> list:
-    return agent.foreground().wait_blocking(Compact(turn_id=new_turn_id()), agent.setup())
+    return agent.foreground().wait_blocking(Compact(turn_id=new_turn_id()), agent.turn_config())
 
 
 def test_by_hand_everything_is_replaced():

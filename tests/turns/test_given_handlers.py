@@ -58,7 +58,7 @@ class Tickets:
 
 
 def offered(agent):
-    return [each.spec.name for each in agent.setup().specs]
+    return [each.spec.name for each in agent.turn_config().specs]
 
 
 # -- given -----------------------------------------------------------------------------------------
@@ -112,16 +112,16 @@ def test_one_alone_needs_no_list_and_twice_is_one():
     assert offered(Agent(ScriptedModel([]), tickets)) == ["ticket"]
     agent = scripted(tools=[tickets, (tickets.spec, tickets)])
     assert offered(agent) == ["ticket"]
-    assert agent.setup().registry is agent.setup().registry, "built once"
+    assert agent.turn_config().registry is agent.turn_config().registry, "built once"
 
 
 def test_code_sees_it_as_a_function_of_its_parameters():
     tickets = Tickets()
-    setup = scripted(tools=["python", tickets]).setup(python="scratch")
-    (description,) = (e.spec.description for e in setup.specs if e.spec.name == "python")
+    turn_config = scripted(tools=["python", tickets]).turn_config(python="scratch")
+    (description,) = (e.spec.description for e in turn_config.specs if e.spec.name == "python")
     assert "\nticket(title: str)" in description
     with pytest.raises(RuntimeError, match="answered by its handler"):
-        setup.registry.functions["ticket"](title="Roof")
+        turn_config.registry.functions["ticket"](title="Roof")
 
 
 # -- two of one name -------------------------------------------------------------------------------

@@ -75,7 +75,7 @@ def rights(cwd):
         [request] = model.requests
         types = agent.sub_agents.types()
         for kind in types.values():
-            check_type(agent.setup(), kind)
+            check_type(agent.turn_config(), kind)
         return (
             config.approval,
             config.sandbox,
@@ -90,18 +90,18 @@ def rights(cwd):
         )
 
 
-def check_type(setup, kind):
+def check_type(turn_config, kind):
     """Check that a sub-agent of this type has nothing that its parent has not."""
     request = SubAgentRequest(task="Look.", agent_type=kind.name)
-    own = narrowed(setup, kind, request, kind.budget, "main/x", parent=None)
-    had = {each.spec.name for each in setup.specs}
+    own = narrowed(turn_config, kind, request, kind.budget, "main/x", parent=None)
+    had = {each.spec.name for each in turn_config.specs}
     assert {each.spec.name for each in own.specs} <= had
     order = [*SandboxPolicy]
-    assert order.index(own.config.sandbox) <= order.index(setup.config.sandbox)
-    assert own.config.network <= setup.config.network
+    assert order.index(own.config.sandbox) <= order.index(turn_config.config.sandbox)
+    assert own.config.network <= turn_config.config.network
     assert own.config.python in ("scratch", "off")
     for right in ("approval", "roots", "cwd", "allow_dangerous"):
-        assert getattr(own.config, right) == getattr(setup.config, right)
+        assert getattr(own.config, right) == getattr(turn_config.config, right)
 
 
 def trust(workspace):
@@ -142,7 +142,7 @@ def test_a_file_that_describes_a_type_is_used_once_it_is_trusted(workspace):
     trust(workspace)
     with Agent(ScriptedModel([]), ["read-only"], cwd=workspace) as agent:
         boss = agent.sub_agents.types()["boss"]
-        check_type(agent.setup(), boss)
+        check_type(agent.turn_config(), boss)
         assert not boss.reads_only  # it is read, and has nothing of what it asks for
 
 

@@ -146,7 +146,7 @@ def test_outputs_go_back_in_call_order_although_they_end_in_another():
         [Call("first"), Call("second"), Call("told")], "Ok.", tools=[first, second, told]
     )
     op = StartTurn(turn_id=new_turn_id(), content="Go")
-    events = asyncio.run(agent.foreground(show=free_the_first).wait(op, agent.setup()))
+    events = asyncio.run(agent.foreground(show=free_the_first).wait(op, agent.turn_config()))
     result = summarise(events)
     ended = [event.name for event in of_kind(result, ToolCallCompleted)]
     assert ended.index("second") < ended.index("first")
@@ -176,7 +176,7 @@ def test_a_call_that_excludes_others_waits_for_them_and_they_for_it(tmp_path):
             gate.open()
 
     op = StartTurn(turn_id=new_turn_id(), content="Go")
-    result = summarise(asyncio.run(agent.foreground(show=show).wait(op, agent.setup())))
+    result = summarise(asyncio.run(agent.foreground(show=show).wait(op, agent.turn_config())))
     assert [call.success for call in result.calls] == [True, True, True]
     assert running == ["shell", "apply_patch", "shell"]
     life = [

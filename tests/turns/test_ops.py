@@ -74,7 +74,7 @@ def test_settings_hold_from_the_next_turn_on(settings: Any, changed: Any) -> Non
     first = agent.run_sync("Go.")
     assert first.status == "completed"
     assert before != value
-    assert getattr(agent.setup().config, name) == value
+    assert getattr(agent.turn_config().config, name) == value
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def looks() -> str:
 def plan(agent):
     """Run a turn that plans."""
     op = StartTurn(turn_id=new_turn_id(), content="Plot the sales.")
-    setup = agent.setup(plan=True)
+    setup = agent.turn_config(plan=True)
     return summarise(asyncio.run(agent.foreground().wait(op, setup)))
 
 
@@ -49,7 +49,7 @@ def test_it_is_offered_nothing_that_may_change_something():
     names = {each.spec.name for each in model.requests[0].tools}
     assert {"read_file", "grep_files", "looks", "propose_plan", "update_plan"} <= names
     assert not names & {"changes", "shell", "exec_command", "apply_patch", "python", "write_stdin"}
-    handler = agent.setup(plan=True).registry.handler
+    handler = agent.turn_config(plan=True).registry.handler
     assert not any(handler(name).options.mutating for name in names)
     assert "In this turn you only plan" in model.requests[0].instructions
 

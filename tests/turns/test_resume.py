@@ -120,7 +120,7 @@ def rich(server, *, shortened: bool = True) -> Agent:
 
 def compact(agent: Agent) -> None:
     op = Compact(turn_id=new_turn_id())
-    agent.foreground().wait_blocking(op, agent.setup())
+    agent.foreground().wait_blocking(op, agent.turn_config())
 
 
 def record_of(agent: Agent) -> Path:

@@ -93,7 +93,7 @@ def test_an_event_is_written_before_it_is_shown(folder):
 
     agent = scripted(Call("note", {"text": "x"}), "Done.", tools=[note])
     op = StartTurn(turn_id=new_turn_id(), content="Go")
-    events = agent.foreground(show=show).wait_blocking(op, agent.setup())
+    events = agent.foreground(show=show).wait_blocking(op, agent.turn_config())
     assert len(events) > 5
     assert unwritten == []
 

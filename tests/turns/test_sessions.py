@@ -138,7 +138,7 @@ def test_what_a_session_does_after_its_turn_is_recorded_under_that_turn(gate):
     foreground = agent.foreground(after=late.append)
 
     events = foreground.wait_blocking(
-        StartTurn(turn_id=new_turn_id(), content="Go."), agent.setup()
+        StartTurn(turn_id=new_turn_id(), content="Go."), agent.turn_config()
     )
     assert isinstance(events[-1], TurnCompleted) and late == []
     open_gate(gate)
@@ -162,7 +162,7 @@ def test_keys_are_taken_out_of_what_a_session_prints_after_its_turn(gate, monkey
     )
 
     op = StartTurn(turn_id=new_turn_id(), content="Go.")
-    agent.foreground(after=late.append).wait_blocking(op, agent.setup())
+    agent.foreground(after=late.append).wait_blocking(op, agent.turn_config())
     open_gate(gate)
     wait_for(lambda: late and isinstance(late[-1], ExecCommandEnd))
     assert "canary" not in "".join(getattr(event, "text", "") for event in late)
@@ -214,7 +214,7 @@ def test_an_interrupt_ends_the_running_call_and_not_the_sessions_before_it(tmp_p
 
     op = StartTurn(turn_id=new_turn_id(), content="Go.")
     with pytest.raises(KeyboardInterrupt):
-        agent.foreground(interrupt_when_both_run).wait_blocking(op, agent.setup())
+        agent.foreground(interrupt_when_both_run).wait_blocking(op, agent.turn_config())
     first, second = (int((tmp_path / name).read_text()) for name in ("first", "second"))
     wait_for(lambda: not is_alive(second))
     assert is_alive(first)

@@ -102,7 +102,7 @@ def test_a_recording_tells_that_it_has_changed():
 
 
 def test_it_changes_no_right():
-    before = scripted("Yes.")[0].setup().config
+    before = scripted("Yes.")[0].turn_config().config
     write_skill(
         config_folder() / "skills",
         "evil",
@@ -110,6 +110,6 @@ def test_it_changes_no_right():
         about="Sets allowed-tools.",
     )
     agent, _ = scripted("Yes.")
-    after = agent.setup().config
+    after = agent.turn_config().config
     assert "evil" in after.instructions
     assert replace(after, instructions=None) == before

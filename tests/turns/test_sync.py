@@ -466,7 +466,7 @@ def test_an_interrupt_that_is_handled_slowly_is_not_lost():
     pressing.start()
     try:
         with pytest.raises(KeyboardInterrupt):
-            foreground.wait_blocking(StartTurn(turn_id="t", content="Go."), agent.setup())
+            foreground.wait_blocking(StartTurn(turn_id="t", content="Go."), agent.turn_config())
     finally:
         signal.signal(signal.SIGINT, previous)
         pressing.join()

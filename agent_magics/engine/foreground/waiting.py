@@ -99,12 +99,14 @@ class Foreground:
 
     # -- the run ---------------------------------------------------------------------------------
 
-    async def wait(self, op: StartTurn | CallTool | Compact, setup: TurnConfig) -> list[Event]:
+    async def wait(
+        self, op: StartTurn | CallTool | Compact, turn_config: TurnConfig
+    ) -> list[Event]:
         """Start the turn and serve it until it ends.
 
         Args:
             op: the operation.
-            setup: the configuration of the turn.
+            turn_config: the configuration of the turn.
 
         Returns:
             The events of the turn.
@@ -113,31 +115,33 @@ class Foreground:
             asyncio.CancelledError, KeyboardInterrupt, SystemExit: re-raised once the turn has been
                 stopped.
         """
-        return await self._serve(op, setup, AsyncInbox(asyncio.get_running_loop()))
+        return await self._serve(op, turn_config, AsyncInbox(asyncio.get_running_loop()))
 
     @marks_own_code
-    def wait_blocking(self, op: StartTurn | CallTool | Compact, setup: TurnConfig) -> list[Event]:
+    def wait_blocking(
+        self, op: StartTurn | CallTool | Compact, turn_config: TurnConfig
+    ) -> list[Event]:
         """Like `wait`, for a thread whose loop, if it has one, is busy running the caller."""
         with interrupts_call(self.interrupt):  # raised as the turn begins, it would run on alone
-            events: list[Event] = drive(self._serve(op, setup, BlockingInbox()))
+            events: list[Event] = drive(self._serve(op, turn_config, BlockingInbox()))
         if self._interrupt is not None:  # pressed as the turn ended: what follows is to stop too
             raise self._interrupt
         return events
 
-    def wait_sync(self, op: StartTurn | CallTool | Compact, setup: TurnConfig) -> list[Event]:
+    def wait_sync(self, op: StartTurn | CallTool | Compact, turn_config: TurnConfig) -> list[Event]:
         """Do the same as `wait`, blocking; on a new event loop where this thread runs none."""
         try:
             asyncio.get_running_loop()
         except RuntimeError:
             with asyncio.Runner() as runner:
-                return runner.run(self.wait(op, setup))
-        return self.wait_blocking(op, setup)
+                return runner.run(self.wait(op, turn_config))
+        return self.wait_blocking(op, turn_config)
 
     async def _serve(
-        self, op: StartTurn | CallTool | Compact, setup: TurnConfig, inbox: _Inbox
+        self, op: StartTurn | CallTool | Compact, turn_config: TurnConfig, inbox: _Inbox
     ) -> list[Event]:
         """Serve a turn until it ends; with a blocking inbox this never suspends."""
-        self._turn_id, self._secrets = op.turn_id, setup.secrets
+        self._turn_id, self._secrets = op.turn_id, turn_config.secrets
         self._inbox, self._is_blocked = inbox, isinstance(inbox, BlockingInbox)
         hear = self._hear
 
@@ -147,7 +151,7 @@ class Foreground:
             inbox.put(event)
 
         try:
-            self._session.begin(op, setup, put, self._after)
+            self._session.begin(op, turn_config, put, self._after)
             await self._serve_begun(inbox)
         finally:
             inbox.close()

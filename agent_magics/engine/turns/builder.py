@@ -51,7 +51,7 @@ def build_turn(
     turn_id: str,
     conversation: Conversation,
     channels: SessionChannels,
-    setup: TurnConfig,
+    turn_config: TurnConfig,
     model: Model,
 ) -> Turn:
     """Build a turn of a conversation.
@@ -60,20 +60,20 @@ def build_turn(
         turn_id: its id.
         conversation: the conversation.
         channels: the session's channels.
-        setup: the turn's configuration.
+        turn_config: the turn's configuration.
         model: the client that its requests go to.
     """
-    rules = conversation.rules_in(setup.config.cwd)
-    context = _context(turn_id, conversation, channels, setup, rules)
-    conversation.loops.limits = setup.config.loops
-    model_caller = ModelCaller(context, model, conversation, setup)
-    runtime = _runtime(context, conversation, setup, rules)
-    turn = Turn(context, model_caller, runtime, conversation, channels.additions, setup)
+    rules = conversation.rules_in(turn_config.config.cwd)
+    context = _context(turn_id, conversation, channels, turn_config, rules)
+    conversation.loops.limits = turn_config.config.loops
+    model_caller = ModelCaller(context, model, conversation, turn_config)
+    runtime = _runtime(context, conversation, turn_config, rules)
+    turn = Turn(context, model_caller, runtime, conversation, channels.additions, turn_config)
     context.call = partial(_call_nested, channels.engine, turn)
     context.sample = model_caller.answer
     context.recorded = getattr(model, "recorded_output", context.recorded)
-    if setup.agents is not None:
-        context.agents = setup.agents.of_turn(setup, context, model_caller.budget)
+    if turn_config.agents is not None:
+        context.agents = turn_config.agents.of_turn(turn_config, context, model_caller.budget)
     return turn
 
 
@@ -81,7 +81,7 @@ def _context(
     turn_id: str,
     conversation: Conversation,
     channels: SessionChannels,
-    setup: TurnConfig,
+    turn_config: TurnConfig,
     rules: RuleBook,
 ) -> TurnContext:
     def emit(kind: type[Event], **fields: Any) -> None:
@@ -93,48 +93,48 @@ def _context(
             conversation.cell_changes.append(CellChanged(turn_id=turn_id, **fields))
         channels.outbox.emit(turn_id, kind, **fields)
 
-    parent = setup.parent
+    parent = turn_config.parent
     read_rules = partial(rules.read_rules, conversation.agent)
     conversation.handles.is_forbidden = lambda path: read_rules().is_forbidden(path)
     return TurnContext(
         session_id=conversation.id,
         turn_id=turn_id,
         agent=conversation.agent,
-        config=setup.config,
-        env=setup.env,
+        config=turn_config.config,
+        env=turn_config.env,
         emit=emit,
         ask=partial(channels.questions.ask, emit) if parent is None else parent.ask,
         call=_no_turn_yet,
-        validate_path=setup.validate_path,
+        validate_path=turn_config.validate_path,
         messages=lambda: tuple(conversation.history.items),
         main_thread=partial(channels.work.run, emit) if parent is None else parent.main_thread,
-        live_kernel=setup.live_kernel,
-        diff_tracker=conversation.files.begin(turn_id, setup.config, emit, parent),
+        live_kernel=turn_config.live_kernel,
+        diff_tracker=conversation.files.begin(turn_id, turn_config.config, emit, parent),
         processes=conversation.processes,
         read_rules=read_rules,
         handles=conversation.handles,
-        functions=setup.registry.functions,
+        functions=turn_config.registry.functions,
         tell_later=conversation.tell,
         ask_client=partial(channels.clients.ask, emit) if parent is None else parent.ask_client,
-        servers=setup.servers,
-        symbols=partial(setup.symbols, read_rules),
-        offer=setup.offer,
+        servers=turn_config.servers,
+        symbols=partial(turn_config.symbols, read_rules),
+        offer=turn_config.offer,
         found=conversation.found,
         uses=conversation.uses,
     )
 
 
 def _runtime(
-    context: TurnContext, conversation: Conversation, setup: TurnConfig, rules: RuleBook
+    context: TurnContext, conversation: Conversation, turn_config: TurnConfig, rules: RuleBook
 ) -> ToolCallRuntime:
-    store = conversation.store.of(setup.asker) if setup.asker else conversation.store
+    store = conversation.store.of(turn_config.asker) if turn_config.asker else conversation.store
     return ToolCallRuntime(
-        ToolRouter(setup.registry),
+        ToolRouter(turn_config.registry),
         context,
-        ToolOrchestrator(store, rules, setup.hooks, setup.settled),
-        hooks=setup.hooks,
+        ToolOrchestrator(store, rules, turn_config.hooks, turn_config.settled),
+        hooks=turn_config.hooks,
         repetition=RepetitionApproval(conversation.loops),
-        redact=partial(redact_text, setup.secrets) if setup.secrets else None,
+        redact=partial(redact_text, turn_config.secrets) if turn_config.secrets else None,
     )
 
 

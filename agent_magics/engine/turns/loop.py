@@ -60,7 +60,7 @@ class Turn:
         runtime: takes calls through their stages.
         conversation: gets the items, and holds the notifications for the model.
         additions: messages and prompts that the person adds meanwhile.
-        setup: the turn's configuration.
+        turn_config: the turn's configuration.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Turn:
         runtime: ToolCallRuntime,
         conversation: Conversation,
         additions: Additions,
-        setup: TurnConfig,
+        turn_config: TurnConfig,
     ) -> None:
         self.context = context
         self.model_caller = model_caller
@@ -79,8 +79,8 @@ class Turn:
         self._history = conversation.history
         self._loops = conversation.loops
         self._additions = additions
-        self._setup = setup
-        self._output = setup.output
+        self._turn_config = turn_config
+        self._output = turn_config.output
         self._nested = 0
 
     async def run(self, prompt: UserMessage) -> str:
@@ -138,7 +138,7 @@ class Turn:
 
     def _add_notifications(self) -> None:
         """Add the notifications to the history, as one message that is not the person's."""
-        notes = self._conversation.take_notifications(self._setup)
+        notes = self._conversation.take_notifications(self._turn_config)
         notes += map(report_repetition, self._loops.take_notes())
         if notes:
             message = "\n".join(note.text for note in notes)

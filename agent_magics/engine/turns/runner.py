@@ -56,7 +56,7 @@ class TurnRunner:
     Attributes:
         conversation: the state that is kept from turn to turn.
         prompt: the id of the turn that has a prompt; "" while none is running.
-        setups: the configurations of the turns, by their ids.
+        turn_configs: the configurations of the turns, by their ids.
     """
 
     def __init__(self, agent: str, conversation: Conversation, channels: SessionChannels) -> None:
@@ -65,7 +65,7 @@ class TurnRunner:
         self._channels = channels
         self._outbox = channels.outbox
         self._server_changes: dict[str, dict[str, str]] = {}  # while no turn ran
-        self.setups: dict[str, TurnConfig] = {}
+        self.turn_configs: dict[str, TurnConfig] = {}
         self._tasks: dict[str, asyncio.Task[Ending]] = {}
         self.prompt = ""
         self._lock = threading.Lock()
@@ -110,7 +110,7 @@ class TurnRunner:
             record()
 
     def start(self, op: StartTurn | CallTool | Compact) -> None:
-        """Start the turn of an operation, whose configuration is in `setups`."""
+        """Start the turn of an operation, whose configuration is in `turn_configs`."""
         turn_id = op.turn_id
         task = asyncio.create_task(self._guard(turn_id, self._work_of(op)), name=f"turn {turn_id}")
         self._tasks[turn_id] = task
@@ -148,10 +148,10 @@ class TurnRunner:
 
     async def _guard(self, turn_id: str, work: _TurnWork) -> Ending:
         """Run a turn, and return the event that ends it."""
-        setup = self.setups[turn_id]
+        turn_config = self.turn_configs[turn_id]
         turn: Turn | None = None
         try:
-            turn = self._make_turn(turn_id, setup)
+            turn = self._make_turn(turn_id, turn_config)
             ending = await work(turn)
             if turn_id == self.prompt:
                 await self._sync()
@@ -159,7 +159,7 @@ class TurnRunner:
         # Of every kind, since an exception that passes here ends the engine or leaves the turn
         # without an end. A cancellation ends here, too: no task awaits the turn's own.
         except BaseException as error:
-            kind, fields = ending_of(error, self._agent, setup.secrets)
+            kind, fields = ending_of(error, self._agent, turn_config.secrets)
             return kind, {**fields, **spent(turn)}
 
     async def _sync(self) -> None:
@@ -167,13 +167,13 @@ class TurnRunner:
         self._outbox.flush()
         await asyncio.wrap_future(POOL.submit(self._outbox.sync))
 
-    def _make_turn(self, turn_id: str, setup: TurnConfig) -> Turn:
+    def _make_turn(self, turn_id: str, turn_config: TurnConfig) -> Turn:
         emit = partial(self._outbox.emit, turn_id)
         is_first, self._configured = not self._configured, True
-        model = setup.model()
+        model = turn_config.open_model()
         if is_first:
-            self._emit_configured(emit, setup, model)
-        turn = build_turn(turn_id, self.conversation, self._channels, setup, model)
+            self._emit_configured(emit, turn_config, model)
+        turn = build_turn(turn_id, self.conversation, self._channels, turn_config, model)
         for change in self._server_changes.values():
             emit(McpServerChanged, **change)
         self._server_changes.clear()
@@ -184,7 +184,7 @@ class TurnRunner:
         try:
             kind, fields = task.result()
         except BaseException as error:
-            kind, fields = ending_of(error, self._agent, self.setups[turn_id].secrets)
+            kind, fields = ending_of(error, self._agent, self.turn_configs[turn_id].secrets)
         # A call made from inside a prompt's turn leaves that turn's open calls and grants alone.
         if self.prompt in ("", turn_id):
             how = FAILED if kind is TurnFailed else INTERRUPTED
@@ -193,10 +193,10 @@ class TurnRunner:
             self.conversation.store.end_cell()
             self._give_back(turn_id)
             self.prompt = ""
-        agents = self.setups[turn_id].agents
+        agents = self.turn_configs[turn_id].agents
         if agents is not None:
             agents.end_turn(turn_id, fields["reason"] if kind is TurnAborted else "")
-        del self._tasks[turn_id], self.setups[turn_id]
+        del self._tasks[turn_id], self.turn_configs[turn_id]
         self.conversation.files.finish(turn_id)
         self._outbox.emit(turn_id, kind, **fields)
         self._outbox.flush()
@@ -211,13 +211,19 @@ class TurnRunner:
             self._outbox.emit(turn_id, Warned, message=message)
 
     async def _run_turn(self, turn: Turn, op: StartTurn) -> Ending:
-        setup, emit, prompt = self.setups[op.turn_id], turn.context.emit, text_of(op.content)
-        emit(TurnStarted, prompt=prompt, output=setup.output.name if setup.output else "")
+        turn_config, emit, prompt = (
+            self.turn_configs[op.turn_id],
+            turn.context.emit,
+            text_of(op.content),
+        )
+        emit(
+            TurnStarted, prompt=prompt, output=turn_config.output.name if turn_config.output else ""
+        )
         self.conversation.files.name(op.turn_id, prompt)
-        for message in (*self.conversation.take_notes(), *setup.warnings()):
+        for message in (*self.conversation.take_notes(), *turn_config.warnings()):
             emit(Warned, message=message)
-        if setup.servers is not None:
-            await setup.servers.require()
+        if turn_config.servers is not None:
+            await turn_config.servers.require()
         self.conversation.history.begin_turn(op.turn_id)
         self._channels.additions.on_words = partial(self._channels.engine.post, turn.skip_calls)
         text = await turn.run(UserMessage(op.content))
@@ -240,8 +246,8 @@ class TurnRunner:
         output = await turn.run_call(ToolCall(op.name, f"call_{op.turn_id}", payload))
         return TurnCompleted, {"text": output.text}
 
-    def _emit_configured(self, emit: Emit, setup: TurnConfig, model: Model) -> None:
-        config = setup.config
+    def _emit_configured(self, emit: Emit, turn_config: TurnConfig, model: Model) -> None:
+        config = turn_config.config
         emit(
             SessionConfigured,
             session_id=self.conversation.id,
@@ -249,7 +255,7 @@ class TurnRunner:
             cwd=str(config.cwd),
             approval=str(config.approval),
             sandbox=str(config.sandbox),
-            tools=tuple(spec.spec.name for spec in setup.specs),
+            tools=tuple(spec.spec.name for spec in turn_config.specs),
             source=model.source,
         )
 

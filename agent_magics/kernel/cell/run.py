@@ -124,13 +124,13 @@ class CellRun:
             raise _stopped() from None
 
     async def run_awaiting(
-        self, prompt: str, setup: TurnConfig, *, background: bool = False
+        self, prompt: str, turn_config: TurnConfig, *, background: bool = False
     ) -> RunResult:
         """Run while the cell awaits, so that clicks arrive.
 
         Args:
             prompt: the text for the model.
-            setup: the configuration of the turn.
+            turn_config: the configuration of the turn.
             background: whether the cell does not wait; interrupts are then not for this run.
 
         Raises:
@@ -146,8 +146,8 @@ class CellRun:
         try:
             with interrupts:
                 try:
-                    events = await foreground.wait(self._start(prompt, stop), setup)
-                    return summarise(events, setup.output)
+                    events = await foreground.wait(self._start(prompt, stop), turn_config)
+                    return summarise(events, turn_config.output)
                 except (asyncio.CancelledError, KeyboardInterrupt):
                     await asyncio.sleep(PRESSED_TWICE)
                     self.interrupted = summarise(foreground.events)
@@ -156,12 +156,12 @@ class CellRun:
             self._clean_up()
 
     @marks_own_code
-    def run_blocking(self, prompt: str, setup: TurnConfig) -> RunResult:
+    def run_blocking(self, prompt: str, turn_config: TurnConfig) -> RunResult:
         """Run while the cell blocks; questions are typed in.
 
         Args:
             prompt: the text for the model.
-            setup: the configuration of the turn.
+            turn_config: the configuration of the turn.
 
         Raises:
             KeyboardInterrupt: the person interrupted; the turn has been stopped and drawn.
@@ -171,8 +171,8 @@ class CellRun:
         try:
             with interrupts_call(foreground.interrupt):
                 try:
-                    events = foreground.wait_blocking(self._start(prompt, _press_stop), setup)
-                    return summarise(events, setup.output)
+                    events = foreground.wait_blocking(self._start(prompt, _press_stop), turn_config)
+                    return summarise(events, turn_config.output)
                 except KeyboardInterrupt:
                     sleep(PRESSED_TWICE)
                     self.interrupted = summarise(foreground.events)

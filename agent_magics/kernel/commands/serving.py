@@ -56,12 +56,12 @@ class NotebookServeHost:
         self._open: dict[str, tuple[str, Any]] = {}  # question -> its output, its widget
         self._refresh: Callable[[], None] | None = None
 
-    def setup(self) -> TurnConfig:
+    def turn_config(self) -> TurnConfig:
         """Return the configuration that a cell of this agent would run with."""
         if self._notebook.agents.get(self._agent.name) is self._agent:
-            setup: TurnConfig = self._notebook.setup_of(self._agent)
-            return setup
-        return self._agent.setup()
+            turn_config: TurnConfig = self._notebook.turn_config_of(self._agent)
+            return turn_config
+        return self._agent.turn_config()
 
     def host(self, client: str) -> "ServedHost":
         """Return the host that asks the questions about the calls of `client`."""

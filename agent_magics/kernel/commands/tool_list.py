@@ -25,7 +25,7 @@ def _show(notebook: NotebookAgents, *names: str) -> str:
 
 def _change(notebook: NotebookAgents, names: Sequence[str], change: Callable[[str], None]) -> str:
     agent = notebook.agent_named()
-    offered = (each.spec.name for each in notebook.setup_of(agent).offer.all)
+    offered = (each.spec.name for each in notebook.turn_config_of(agent).offer.all)
     known = {*offered, *agent.session.registrations.hidden}
     for name in names:
         if name not in known:
@@ -36,12 +36,12 @@ def _change(notebook: NotebookAgents, names: Sequence[str], change: Callable[[st
 
 def _listing(notebook: NotebookAgents) -> str:
     agent = notebook.agent_named()
-    setup = notebook.setup_of(agent)
-    offer = setup.offer
+    turn_config = notebook.turn_config_of(agent)
+    offer = turn_config.offer
     rows = []
     for each in offer.all:
         name = each.spec.name
-        handler = setup.registry.handler(name)
+        handler = turn_config.registry.handler(name)
         mutating = handler is not None and handler.options.mutating
         deferred = name in offer.deferred and name not in agent.session.conversation.found
         rows.append(

@@ -23,7 +23,7 @@ from agent_magics.mcp.client.schemas import MOST_TOOLS
 from agent_magics.mcp.client.tool_choice import chosen_tools, is_wanted
 from agent_magics.mcp.endings import HandshakeRefused, LinkLost, LoginNeeded
 from agent_magics.mcp.environment import McpEnvironment
-from agent_magics.mcp.redaction import Redactor
+from agent_magics.mcp.server_secrets import Redactor
 from agent_magics.mcp.transports.http import HttpTransport
 from agent_magics.mcp.transports.stdio import StdioTransport
 from agent_magics.protocol.errors import RespondToModel

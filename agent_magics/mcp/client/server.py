@@ -12,7 +12,7 @@ from agent_magics.mcp.client.sdk import load_link, load_oauth
 from agent_magics.mcp.client.status import Standing
 from agent_magics.mcp.endings import HandshakeRefused, LinkLost, LoginNeeded
 from agent_magics.mcp.environment import McpEnvironment
-from agent_magics.mcp.redaction import Redactor
+from agent_magics.mcp.server_secrets import Redactor
 from agent_magics.protocol.errors import FatalError, RespondToModel, clause
 from agent_magics.protocol.items import Content, Json
 from agent_magics.protocol.mcp import (

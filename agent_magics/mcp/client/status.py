@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from agent_magics.mcp.redaction import Redactor
+from agent_magics.mcp.server_secrets import Redactor
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.mcp import McpServerConfig, McpServerState, McpStatus
 

@@ -11,7 +11,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from agent_magics.exec.servers import LogRing
 from agent_magics.mcp.environment import McpEnvironment
-from agent_magics.mcp.redaction import Redactor
+from agent_magics.mcp.server_secrets import Redactor
 from agent_magics.mcp.transports.addresses import LoginAddresses
 from agent_magics.mcp.transports.asked import Unanswered
 from agent_magics.mcp.transports.bodies import MOST_OF_ONE, PLAIN, limit_body

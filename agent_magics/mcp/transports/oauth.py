@@ -26,7 +26,7 @@ from mcp_types.version import LATEST_HANDSHAKE_VERSION
 from pydantic import AnyUrl, ValidationError
 
 from agent_magics.mcp.endings import LoginNeeded
-from agent_magics.mcp.redaction import Redactor
+from agent_magics.mcp.server_secrets import Redactor
 from agent_magics.mcp.transports.addresses import LoginAddresses
 from agent_magics.mcp.transports.bodies import PLAIN, limit_body
 from agent_magics.mcp.transports.receiver import RedirectReceiver

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from agent_magics.models.redaction import Hider
+from agent_magics.models.recordings.redaction import Hider
 from agent_magics.models.wires.sse import SseDecoder, SseEvent
 from agent_magics.protocol.items import JsonMapping, JsonObject, json_object
 

@@ -5,7 +5,7 @@ import itertools
 import re
 from collections.abc import Callable, Sequence
 
-from agent_magics.models.redaction import Hider
+from agent_magics.models.recordings.redaction import Hider
 from agent_magics.text.brief import brief
 
 # Patterns of text that differs from run to run, and their placeholders, applied in this order. None

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agent_magics.models.base import ItemDone, ModelEvent, ReasoningChunk, TextChunk
-from agent_magics.models.redaction import show_paths
+from agent_magics.models.recordings.redaction import show_paths
 from agent_magics.models.wires.bodies import json_text
 from agent_magics.protocol.items import (
     AssistantMessage,

@@ -14,12 +14,13 @@ from pathlib import Path
 from agent_magics._version import __version__
 from agent_magics.models.base import Model, ModelEvent, ModelRequest, Notice, ResponseDone
 from agent_magics.models.faults import passes
+from agent_magics.models.keys import NO_KEY
 from agent_magics.models.providers.keys import environment_keys
 from agent_magics.models.recordings.cleaning import clean_sse
 from agent_magics.models.recordings.drift import normalise_text
 from agent_magics.models.recordings.format import Exchange, Header, RecordedAnswer, prompt_key
+from agent_magics.models.recordings.redaction import Hider, SessionNames, personal_paths
 from agent_magics.models.recordings.writing import append_exchange, start_recording
-from agent_magics.models.redaction import NO_KEY, Hider, SessionNames, personal_paths
 from agent_magics.models.wire_capture import CapturedAnswer, WireCapture
 from agent_magics.models.wires.responses.items import encode_answer, encode_tools
 from agent_magics.protocol.errors import FatalError

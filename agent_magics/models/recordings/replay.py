@@ -25,7 +25,7 @@ from agent_magics.models.recordings.format import (
 )
 from agent_magics.models.recordings.placeholders import PlaceholderResolver
 from agent_magics.models.recordings.recorder import sent_outputs
-from agent_magics.models.redaction import Hider, SessionNames, personal_paths
+from agent_magics.models.recordings.redaction import Hider, SessionNames, personal_paths
 from agent_magics.models.refusals import StatusError, explain_status
 from agent_magics.models.retry import RetryPolicy, stream_with_retries
 from agent_magics.models.wires.answer import read_answer

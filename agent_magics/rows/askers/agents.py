@@ -34,27 +34,27 @@ class AgentAsker:
 
     Args:
         parent: the session of the agent whose map it is; requests are charged to it.
-        setup: the configuration that bounds the rights of the runs.
+        turn_config: the configuration that bounds the rights of the runs.
         reads_only: whether they get only tools that change nothing.
         output: the type of the answers; None is text.
         requests: the most requests of one run.
         at_once: the most runs side by side.
 
     Raises:
-        FatalError: `setup` allows no such runs.
+        FatalError: `turn_config` allows no such runs.
     """
 
     def __init__(
         self,
         parent: Session,
-        setup: TurnConfig,
+        turn_config: TurnConfig,
         *,
         reads_only: bool,
         output: OutputType | None,
         requests: int,
         at_once: int,
     ) -> None:
-        self._parent, self._setup, self._output = parent, setup, output
+        self._parent, self._turn_config, self._output = parent, turn_config, output
         self._kind = AgentType("row", "", reads_only=reads_only, instructions=ABOUT)
         self._budget = AgentBudget(requests=requests)
         self._places, self._allowed = asyncio.Semaphore(at_once), at_once
@@ -96,7 +96,7 @@ class AgentAsker:
         )
         request = SubAgentRequest(task="")
         own = narrowed(
-            self._setup, self._kind, request, self._budget, session.agent, link, self._output
+            self._turn_config, self._kind, request, self._budget, session.agent, link, self._output
         )
         agent = SubAgent("row", self._kind, request, self._budget, link, clock, session, own)
         return agent
@@ -124,13 +124,13 @@ class AgentAsker:
             await asyncio.wait(self._closing)
 
 
-def described(setup: TurnConfig, requests: int, *, reads_only: bool) -> dict[str, object]:
+def described(turn_config: TurnConfig, requests: int, *, reads_only: bool) -> dict[str, object]:
     """Return the part of an answer's key that describes the runs: limits, rights, offered tools.
 
     The workspace and its instructions are not in it, so an answer is found again elsewhere. Nor are
     the descriptions of built-in tools: another wording in a release would have all paid for again.
     """
-    offered = setup.specs if setup.offer is None else setup.offer.all
+    offered = turn_config.specs if turn_config.offer is None else turn_config.offer.all
     own = [each for each in offered if each.spec.name not in builtin.__all__]
     ours = encode_tools([each for each in offered if each.spec.name in builtin.__all__])
     tools = (json.loads(ours, object_hook=_undescribed), encode_tools(own).decode())

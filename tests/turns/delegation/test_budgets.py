@@ -68,7 +68,7 @@ def test_a_program_can_raise_it():
     with Agent(TreeModel(explore_1=["Ok."]), ["coding"], max_turns=5_000) as agent:
         handle = agent.spawn("Look.", budget=AgentBudget(requests=1_000))
         assert handle.result(PATIENCE).text == "Ok."
-        assert agent.sub_agents.agents["explore-1"].setup.config.max_turns == 1_000
+        assert agent.sub_agents.agents["explore-1"].turn_config.config.max_turns == 1_000
 
 
 def test_requests_are_charged_to_the_parent():

@@ -120,7 +120,7 @@ def test_one_that_goes_on_after_a_kill_has_the_tools_and_the_model_it_was_given(
     model = TreeModel(main=[resume, wait(), "Done."], explore_1=["Ok."])
     with Agent.resume(conversation, model, ["coding", stick], approval="never") as agent:
         agent.run_sync("Go on.")
-        config = agent.sub_agents.agents["explore-1"].setup.config
+        config = agent.sub_agents.agents["explore-1"].turn_config.config
     [request] = model.requests("explore_1")
     assert {each.spec.name for each in request.tools} == {"list_dir", "stick"}
     assert config.model == "gpt-5-mini"

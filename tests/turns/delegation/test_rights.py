@@ -40,7 +40,7 @@ def test_explore_only_reads():
     model = TreeModel(main=[spawn(), wait(), "Done."], explore_1=["Ok."])
     with Agent(model, ["data", change, look], approval="never") as agent:
         agent.run_sync("Go.")
-        config = agent.sub_agents.agents["explore-1"].setup.config
+        config = agent.sub_agents.agents["explore-1"].turn_config.config
     had = offered(model, "explore_1")
     assert had >= READS | {"look"}
     assert not had & {"change", "shell", "exec_command", "apply_patch", "edit_file", "python"}
@@ -83,17 +83,17 @@ def test_no_setting_is_wider(parent, kind, python, sandbox, approval, network):
     options = {"python": python, "sandbox": sandbox, "approval": approval, "network": network}
     with Agent(TreeModel(**{f"{kind}_1": ["Ok."]}), [*parent], **options) as agent:
         agent.spawn("Look.", kind).result(PATIENCE)
-        setup, own = agent.sub_agents.agents[f"{kind}-1"].setup, agent.setup()
-    config, of_parent = setup.config, own.config
-    assert {e.spec.name for e in setup.specs} <= {e.spec.name for e in own.specs}
-    assert set(setup.registry.names) <= set(own.registry.names)
+        turn_config, own = agent.sub_agents.agents[f"{kind}-1"].turn_config, agent.turn_config()
+    config, of_parent = turn_config.config, own.config
+    assert {e.spec.name for e in turn_config.specs} <= {e.spec.name for e in own.specs}
+    assert set(turn_config.registry.names) <= set(own.registry.names)
     order = ["off", "scratch", "live"]
     assert order.index(config.python) <= min(order.index(python), order.index("scratch"))
     assert [*SandboxPolicy].index(config.sandbox) <= [*SandboxPolicy].index(of_parent.sandbox)
     assert config.network <= of_parent.network
     assert (config.approval, config.roots) == (of_parent.approval, of_parent.roots)
     assert config.allow_dangerous == of_parent.allow_dangerous
-    assert (setup.agents, setup.hooks, setup.secrets) == (None, None, own.secrets)
+    assert (turn_config.agents, turn_config.hooks, turn_config.secrets) == (None, None, own.secrets)
 
 
 def test_its_questions_say_who_asks_and_the_answers_are_its_own():
@@ -237,7 +237,7 @@ def test_results_are_shared_and_brought_back():
         assert agent.session.conversation.handles.value_of(name) == "row\n" * 20_000
         brought.append(name)
         op = Compact(turn_id=new_turn_id())
-        agent.foreground().wait_blocking(op, agent.setup())
+        agent.foreground().wait_blocking(op, agent.turn_config())
         agent.run_sync("Read it.")  # it outlives the sub-agent and what was summarised
         assert "row" in outputs(agent)[-1][1]
     assert not [text for _, text in outputs(agent) if "There is no @r" in str(text)]

@@ -51,21 +51,21 @@ def test_what_changes_a_run_makes_its_configuration_anew(monkeypatch):
     with Agent(ScriptedModel([])) as agent:
         try:
             for name, change in CHANGES.items():
-                before = agent.setup()
-                assert agent.setup() is before, name
+                before = agent.turn_config()
+                assert agent.turn_config() is before, name
                 change(agent)
-                assert agent.setup() is not before, name
+                assert agent.turn_config() is not before, name
         finally:
             FRONT_ENDS.register(None)
 
 
 def test_what_holds_for_one_run_alone_does_not_stay():
     with Agent(ScriptedModel([])) as agent:
-        before = agent.setup()
-        assert agent.setup(output=int).output is not None
-        assert agent.setup(approval="never").config.approval == "never"
-        assert agent.setup(tools=[registered]).specs != before.specs
-        after = agent.setup()
+        before = agent.turn_config()
+        assert agent.turn_config(output=int).output is not None
+        assert agent.turn_config(approval="never").config.approval == "never"
+        assert agent.turn_config(tools=[registered]).specs != before.specs
+        after = agent.turn_config()
         assert (after.output, after.config, after.specs) == (None, before.config, before.specs)
 
 
@@ -92,7 +92,7 @@ def test_a_policy_that_changes_holds_for_tools_that_were_allowed_before(inline):
 
 def test_a_stricter_copy_takes_over_no_decision():
     with scripted() as agent:
-        setup = agent.setup()
-        setup.settled["a tool"] = "runs unasked"
-        stricter = replace(setup, config=replace(setup.config, approval="untrusted"))
+        turn_config = agent.turn_config()
+        turn_config.settled["a tool"] = "runs unasked"
+        stricter = replace(turn_config, config=replace(turn_config.config, approval="untrusted"))
         assert not stricter.settled

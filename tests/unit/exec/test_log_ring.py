@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_magics.exec.servers import MOST_KEPT, LogRing
-from agent_magics.mcp.redaction import Redactor
+from agent_magics.mcp.server_secrets import Redactor
 from agent_magics.protocol.mcp import McpServerConfig
 
 

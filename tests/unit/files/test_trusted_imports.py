@@ -65,9 +65,9 @@ UNKNOWN_PRICE = {"max_cost": 1.0, "model": "of no known price"}
         (Agent.configure, {"language_servers": {"x": 1}}),
         (Agent.configure, {"hooks": [1]}),
         (Agent.configure, UNKNOWN_PRICE),
-        (Agent.setup, {"hooks": [1]}),
-        (Agent.setup, {"output": object()}),
-        (Agent.setup, UNKNOWN_PRICE),
+        (Agent.turn_config, {"hooks": [1]}),
+        (Agent.turn_config, {"output": object()}),
+        (Agent.turn_config, UNKNOWN_PRICE),
     ],
     ids=lambda each: next(iter(each)) if isinstance(each, dict) else each.__name__,
 )

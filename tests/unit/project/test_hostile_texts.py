@@ -130,10 +130,10 @@ def rights(workspace: Path) -> tuple[object, ...]:
     """Return all that a file could want to change: settings, rules, tools that change something."""
     agent = Agent(ScriptedModel([]), cwd=workspace)
     try:
-        setup = agent.setup()
-        names = {each.spec.name for each in setup.specs} - {"read_skill"}
-        hooks, servers = setup.hooks, agent.mcp
-        return replace(setup.config, instructions=None), names, hooks, servers
+        turn_config = agent.turn_config()
+        names = {each.spec.name for each in turn_config.specs} - {"read_skill"}
+        hooks, servers = turn_config.hooks, agent.mcp
+        return replace(turn_config.config, instructions=None), names, hooks, servers
     finally:
         agent.close()
 
@@ -161,7 +161,7 @@ def test_a_hostile_file_changes_no_right(tmp_path, place, maker):
     assert rights(workspace) == before
     assert RuleBook(workspace).rules == ()
     agent = Agent(ScriptedModel([]), cwd=workspace)
-    sent = [agent.setup().config.instructions or ""]
+    sent = [agent.turn_config().config.instructions or ""]
     agent.close()
     sent += [each.text for each in find_skills(workspace)]
     sent += [each.text for each in find_prompts(workspace)]

@@ -26,7 +26,7 @@ def unclear(n: int):
 
 def listed(tools, wanted=None, *, complete=True, **settings):
     with Agent(tools=tools, **settings) as agent:
-        return list_tools(agent.setup(), wanted, complete=complete)
+        return list_tools(agent.turn_config(), wanted, complete=complete)
 
 
 def test_every_built_in_tool_has_a_schema_of_an_object():
@@ -52,7 +52,7 @@ def test_dynamic_tools_are_listed_with_their_schema():
     spec = DynamicToolSpec("ask", "Ask.", {"type": "object", "properties": {"q": {}}})
     with Agent(tools=[say]) as agent:
         agent.register(spec, lambda arguments: "answer")
-        listing = list_tools(agent.setup(), None, complete=True)
+        listing = list_tools(agent.turn_config(), None, complete=True)
     assert listing.names == ("say-it", "ask")
     assert "q" in listing.tools[1].input_schema["properties"]
     assert "ask" in listing.data

@@ -14,7 +14,7 @@ from agent_magics.tools.files.path_judge import PathJudge
 def test_network_is_a_setting():
     with Agent(network=True) as agent:
         assert agent.config.network is True
-        assert agent.setup(network=False).config.network is False
+        assert agent.turn_config(network=False).config.network is False
     with pytest.raises(FatalError, match="network='yes' must be True or False"):
         Agent(network="yes")
 
@@ -33,8 +33,8 @@ def test_the_whole_machine_is_no_workspace(root, tmp_path):
 def test_it_stays_refused_for_one_run():
     with Agent(cwd="/", sandbox="read-only") as agent:
         with pytest.raises(FatalError, match="cannot be written as a whole"):
-            agent.setup(sandbox="workspace-write")
-        check_roots(agent.setup().config)
+            agent.turn_config(sandbox="workspace-write")
+        check_roots(agent.turn_config().config)
 
 
 def test_a_home_may_be_the_workspace(tmp_path, monkeypatch):
@@ -57,7 +57,7 @@ def test_writable_roots_must_exist(tmp_path):
 
 
 def _offered(agent, **settings):
-    specs = agent.setup(**settings).specs
+    specs = agent.turn_config(**settings).specs
     return {tool.spec.name: tool.spec.kind for tool in specs}
 
 
@@ -94,7 +94,7 @@ def test_features_choose_otherwise_for_the_agent_or_for_one_run():
         offered = _offered(agent, features={})
         assert offered["apply_patch"] == "freeform" and "web_search" not in offered
         with pytest.raises(FatalError, match="features has no 'wings'"):
-            agent.setup(features={"wings": True})
+            agent.turn_config(features={"wings": True})
 
 
 # -- where the model's code runs -------------------------------------------------------------------
@@ -109,13 +109,13 @@ def test_the_instructions_say_where_code_runs(tmp_path):
     with Agent(cwd=tmp_path, instructions="Speak French.") as agent:
         assert live in compose_instructions(agent.config)
         for place, words in {"live": live, "scratch": scratch, "off": off}.items():
-            said = compose_instructions(agent.setup(python=place).config)
+            said = compose_instructions(agent.turn_config(python=place).config)
             assert [each in said for each in (live, scratch, off)].count(True) == 1
             assert words in said
             assert said.endswith("\nSpeak French.\n")
     with Agent(cwd=tmp_path, python="scratch") as agent:
         assert scratch in compose_instructions(agent.config)
-        assert live in compose_instructions(agent.setup(python="live").config)
+        assert live in compose_instructions(agent.turn_config(python="live").config)
 
 
 def test_a_working_folder_that_was_deleted_is_told_in_one_sentence(tmp_path, monkeypatch):

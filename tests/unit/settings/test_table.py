@@ -134,23 +134,25 @@ def test_a_program_gives_it_and_a_change_holds_from_the_next_run(name, tmp_path)
 
 def assert_runs_with(agent: Agent, name: str, value: Any) -> None:
     """Look at what the next run is really made of."""
-    setup = agent.setup()
-    if hasattr(setup.config, name):
-        assert held(name, setup.config) == value
+    turn_config = agent.turn_config()
+    if hasattr(turn_config.config, name):
+        assert held(name, turn_config.config) == value
     elif name == "hooks":
-        assert isinstance(setup.hooks, Hooks) and len(setup.hooks.on_events) == len(value)
+        assert isinstance(turn_config.hooks, Hooks) and len(turn_config.hooks.on_events) == len(
+            value
+        )
     elif name == "tool_budget":
         assert agent.catalog.budget == value
     elif name == "api_key":
-        assert value in setup.secrets
+        assert value in turn_config.secrets
 
 
 @pytest.mark.parametrize("name", ["base_url", "api_key", "wire_api"])
 def test_another_server_is_asked_from_the_next_run(name):
     with Agent("gpt-4o", api_key="a-key-of-mine", base_url="http://127.0.0.1:9/v1") as agent:
-        before = agent.setup().model()
+        before = agent.turn_config().open_model()
         agent.configure(**{name: CASES[name][0] if name != "base_url" else CASES[name][1]})
-        after = agent.setup().model()
+        after = agent.turn_config().open_model()
     assert before is not after
 
 
@@ -377,7 +379,7 @@ def test_a_folder_that_is_gone_is_missed(tmp_path):
         assert agent.settings_now() is agent.settings_now()
         more.rmdir()
         with pytest.raises(FatalError, match="is not a folder"):
-            agent.setup()
+            agent.turn_config()
 
 
 def test_no_key_is_shown_in_a_text_of_settings():

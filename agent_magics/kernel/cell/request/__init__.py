@@ -1,4 +1,4 @@
 """Reads what one ``%%agent`` cell asks: its prompt, its pictures, its options, its recording.
 
-``setup`` makes a prompt and the configuration of a turn of them: read it first.
+``reading`` makes a prompt and the configuration of a turn of them: read it first.
 """

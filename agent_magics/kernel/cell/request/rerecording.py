@@ -15,8 +15,8 @@ from agent_magics.models.recordings.format import (
     read_recording,
     turns_of,
 )
+from agent_magics.models.recordings.redaction import Hider, personal_paths
 from agent_magics.models.recordings.writing import rewrite
-from agent_magics.models.redaction import Hider, personal_paths
 from agent_magics.render.markdown import code_span
 
 NOTE = (

@@ -19,7 +19,7 @@ def compact_history(notebook: NotebookAgents, agent: Agent) -> str:
     """
     op = Compact(turn_id=new_turn_id())
     foreground = agent.foreground(host=notebook.host)
-    events = foreground.wait_blocking(op, notebook.setup_of(agent))
+    events = foreground.wait_blocking(op, notebook.turn_config_of(agent))
     if isinstance(events[-1], TurnFailed):
         raise FatalError(events[-1].error)
     if isinstance(events[-1], TurnAborted):

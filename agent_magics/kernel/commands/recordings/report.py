@@ -16,9 +16,9 @@ from agent_magics.models.recordings.format import (
     read_recording,
     turns_of,
 )
+from agent_magics.models.recordings.redaction import Hider, personal_paths
 from agent_magics.models.recordings.text import calls_of, differences, ending_of
 from agent_magics.models.recordings.writing import recording_beside_notebook, rewrite
-from agent_magics.models.redaction import Hider, personal_paths
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span, fenced
 from agent_magics.render.tables import table

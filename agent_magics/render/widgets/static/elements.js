@@ -21,9 +21,17 @@ function keepKeys(box) {
   });
 }
 
+// Shows which answer was given, by its button where there is one, and takes no other.
 // A disabled button drops the focus: the page's extension takes it where the person was before, and
 // without one it stays at the answer.
-function moveFocus(box, result, focused) {
+function showAnswer(decision, box, buttons, controls, result) {
+  const chosen = buttons.find((button) => button.dataset.decision === decision);
+  const focused = box.contains(document.activeElement);
+  for (const element of controls) {
+    element.disabled = true;
+  }
+  chosen?.classList.add("agm-chosen");
+  result.textContent = `Answer: ${chosen ? chosen.textContent : decision}`;
   box.dataset.answered = "true";
   if (focused) {
     result.focus({ preventScroll: true });

@@ -216,17 +216,10 @@ function render({ model, el }) {
     if (!decision) {
       return;
     }
-    const chosen = buttons.find((button) => button.dataset.decision === decision);
-    const focused = box.contains(document.activeElement);
-    for (const element of box.querySelectorAll("button, input, select")) {
-      element.disabled = true;
-    }
     for (const field of fields) {
       field.showProblem("");
     }
-    chosen?.classList.add("agm-chosen");
-    result.textContent = `Answer: ${chosen ? chosen.textContent : decision}`;
-    moveFocus(box, result, focused);
+    showAnswer(decision, box, buttons, box.querySelectorAll("button, input, select"), result);
   }
 
   // As in every form; the kernel checks, and says in words what is wrong.

@@ -166,17 +166,9 @@ function render({ model, el }) {
 
   function showDecision() {
     const decision = model.get("decision");
-    if (!decision) {
-      return;
+    if (decision) {
+      showAnswer(decision, box, buttons, [...buttons, input, edit, area, accept], result);
     }
-    const chosen = buttons.find((button) => button.dataset.decision === decision);
-    const focused = box.contains(document.activeElement);
-    for (const element of [...buttons, input, edit, area, accept]) {
-      element.disabled = true;
-    }
-    chosen?.classList.add("agm-chosen");
-    result.textContent = `Answer: ${chosen ? chosen.textContent : decision}`;
-    moveFocus(box, result, focused);
   }
 
   area.addEventListener("input", holdBack);

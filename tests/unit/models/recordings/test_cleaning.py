@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agent_magics.models.base import ItemDone, TextChunk
 from agent_magics.models.recordings.cleaning import clean_sse, sse_bytes
-from agent_magics.models.redaction import Hider
+from agent_magics.models.recordings.redaction import Hider
 from agent_magics.models.wires.chat.model import ChatDecoder
 from agent_magics.models.wires.responses.model import ResponseDecoder
 from agent_magics.models.wires.sse import encode_event, reply_events

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_magics.models.recordings.drift import SHOWN_WIDTH, normalise_text, short_diff
-from agent_magics.models.redaction import Hider
+from agent_magics.models.recordings.redaction import Hider
 
 PATHS = (("/home/ann/project", "cwd"), ("/home/ann", "home"), ("/tmp", "tmp"))
 HIDE = Hider(PATHS, literals=False)

@@ -20,9 +20,9 @@ from agent_magics.models.provider import open_model
 from agent_magics.models.recordings.drift import normalise_text
 from agent_magics.models.recordings.format import read_recording, turns_of
 from agent_magics.models.recordings.recorder import RecordingModel, digest_of
+from agent_magics.models.recordings.redaction import Hider
 from agent_magics.models.recordings.replay import ReplayModel
 from agent_magics.models.recordings.scripted import ScriptedModel, SeenHistory
-from agent_magics.models.redaction import Hider
 from agent_magics.models.retry import RetryPolicy
 from agent_magics.models.wires.sse import encode_event
 from agent_magics.protocol.errors import FatalError

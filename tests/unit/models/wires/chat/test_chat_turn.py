@@ -115,7 +115,7 @@ def sent_back(deltas, model=None, know=lambda server: None):
 
 def run_as(agent, model):
     events = agent.foreground().wait_blocking(
-        StartTurn(turn_id="t", content="go"), agent.setup(model=model)
+        StartTurn(turn_id="t", content="go"), agent.turn_config(model=model)
     )
     return summarise(events)
 

@@ -21,7 +21,7 @@ from agent_magics.settings.table import settings_in
 from agent_magics.tools.catalog.sources import entries_of
 
 
-class CellSetup:
+class CellReader:
     """Reads a cell's prompt and options; an option goes before the notebook's setting.
 
     Args:
@@ -77,7 +77,7 @@ class CellSetup:
         namespace = self._shell.user_ns
         self._page_tools.give(agent)
         named = self._with_notebook(_split_at_commas(options.tools) or self._settings.tools)
-        setup = agent.setup(
+        turn_config = agent.turn_config(
             tools=named if options.tools else [*named, *own_tools(namespace)],
             namespace=namespace,
             more=not options.tools,
@@ -85,7 +85,7 @@ class CellSetup:
             plan=options.plan,
             **self._given(options, replay, record),
         )
-        return setup, notes
+        return turn_config, notes
 
     def settings_of(self, options: Namespace) -> dict[str, Any]:
         """Return the settings that a cell gives, with the recording that it plays or makes.

@@ -11,15 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_magics.models.access import ServerAccess
-from agent_magics.models.redaction import (
+from agent_magics.models.keys import SHORTEST_KEY, keys_in_address, without_keys
+from agent_magics.models.recordings.redaction import (
     PLACEHOLDERS,
-    SHORTEST_KEY,
     Hider,
     SessionNames,
-    keys_in_address,
     personal_paths,
     show_paths,
-    without_keys,
 )
 from agent_magics.models.sdk import load_openai
 from agent_magics.protocol.errors import FatalError
