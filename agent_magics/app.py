@@ -28,7 +28,7 @@ from agent_magics.settings.keywords import AgentKeywords
 from agent_magics.tools.catalog.sources import ToolList
 
 if TYPE_CHECKING:
-    from agent_magics.rows.mapping import MapOptions
+    from agent_magics.rows.planning import MapOptions
     from agent_magics.rows.prompts import Given as RowPrompt
     from agent_magics.rows.result import MapResult
     from agent_magics.serve.loopback import Serving

@@ -57,7 +57,8 @@ _OF_ROWS = {"approval": "never"}
 
 if TYPE_CHECKING:
     from agent_magics.mcp.client.manager import McpConnectionManager
-    from agent_magics.rows.mapping import MapOptions, RowMapping
+    from agent_magics.rows.mapping import RowMapping
+    from agent_magics.rows.planning import MapOptions
     from agent_magics.rows.prompts import Given as Prompt
     from agent_magics.symbols.servers.project import LanguageServers
     from agent_magics.tools.files.access import ReadJudge
@@ -295,7 +296,8 @@ class ComposedAgent:
             FatalError: an argument is invalid.
         """
         # Late: forty modules, which most programs never use.
-        from agent_magics.rows.mapping import Asking, RowMapping, Watcher  # noqa: PLC0415
+        from agent_magics.rows.mapping import RowMapping  # noqa: PLC0415
+        from agent_magics.rows.planning import Asking, Watcher  # noqa: PLC0415
 
         settings = self._held.resolve(cell).settings
         hosts = self._host if host is None else lambda: host

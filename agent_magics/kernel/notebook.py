@@ -33,7 +33,7 @@ from agent_magics.settings.sources import Source
 from agent_magics.tools.mcp.callables import McpNamespace
 
 if TYPE_CHECKING:  # fifty modules, which most kernels never use
-    from agent_magics.rows.mapping import Watcher
+    from agent_magics.rows.planning import Watcher
 
 
 @dataclass(slots=True)

@@ -18,8 +18,7 @@ from agent_magics.rows.asking import Asker, NotSent, RowAnswer, RowQuestion, Ter
 from agent_magics.rows.budgets import CHOICES, GO_ON, Budgets, Quote, quote_of
 from agent_magics.rows.outcomes import Outcome, Plain, Sink, not_asked
 from agent_magics.rows.progress import Progress
-from agent_magics.rows.prompts import Prompt
-from agent_magics.rows.questions import Asked, Entry, asked_row, digest_of
+from agent_magics.rows.prompts import Asked, Entry, Prompt, asked_row, digest_of
 from agent_magics.rows.store import AnswerStore, Kept, Stored
 from agent_magics.rows.tables.columns import AnswerColumns
 from agent_magics.rows.tables.sources import BATCH, Held, Row, Source

@@ -18,6 +18,7 @@ from pathlib import Path
 from statistics import median_low
 from typing import Any, NamedTuple, TypeAlias
 
+from agent_magics.config_files.places import state_folder
 from agent_magics.protocol.errors import FatalError
 from agent_magics.rows.tables.columns import is_answer
 
@@ -47,6 +48,11 @@ UNUSABLE = (
     "The cache of answers {path} cannot be used ({error}). Where its disk is full, make room: its "
     "answers are paid for. Else choose another file or none (cache=...)."
 )
+
+
+def cache_file() -> Path:
+    """Return the file in which answers are kept for this user."""
+    return state_folder() / "answers.sqlite"
 
 
 class Stored(NamedTuple):

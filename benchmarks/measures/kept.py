@@ -21,7 +21,7 @@ GROUP = 64
 
 def fill(cache: Path, mapping: object, rows: list[dict[str, str]]) -> None:
     """Write an answer for each row, as a map does."""
-    from agent_magics.rows.questions import asked_row, digest_of  # noqa: PLC0415 - after the home is set
+    from agent_magics.rows.prompts import asked_row, digest_of  # noqa: PLC0415 - after the home is set
     from agent_magics.rows.store import AnswerFile, Stored  # noqa: PLC0415 - the same
 
     plan, file = mapping.plan, AnswerFile(cache)

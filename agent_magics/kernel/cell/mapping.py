@@ -23,7 +23,7 @@ from agent_magics.models.providers.catalog import dollars
 from agent_magics.render.markdown import code_span
 from agent_magics.rows.budgets import duration
 from agent_magics.rows.job import BY_PERSON, Job
-from agent_magics.rows.mapping import Watcher
+from agent_magics.rows.planning import Watcher
 from agent_magics.rows.progress import Progress
 from agent_magics.rows.result import MapResult
 from agent_magics.rows.tables.files import names_files

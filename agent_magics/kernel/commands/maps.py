@@ -14,8 +14,8 @@ from agent_magics.render.tables import table
 from agent_magics.rows.batches.ledger import Ledger, Sent
 from agent_magics.rows.batches.results import FETCHED
 from agent_magics.rows.batches.runs import cancel, refresh
-from agent_magics.rows.mapping import cache_file
 from agent_magics.rows.runs import RUNNING, OpenMap, Runs
+from agent_magics.rows.store import cache_file
 
 RUNS = ("Run", "Began", "Last seen", "Model", "Rows", "Answered", "Cost", "State")
 GO_ON = (

@@ -5,6 +5,7 @@ A run is that of a sub-agent, without a place among those of the agent and witho
 
 import asyncio
 import json
+from dataclasses import dataclass
 
 from agent_magics import tools as builtin
 from agent_magics.delegation.child import SubAgent
@@ -29,34 +30,54 @@ LONGEST = 900.0
 ABOUT = "You answer about one row of a table. Your last message is the answer, and nothing else."
 
 
+@dataclass(frozen=True, slots=True)
+class RowRuns:
+    """What the agent runs about the rows of a map have in common.
+
+    Attributes:
+        turn_config: the configuration that bounds their rights.
+        reads_only: whether they get only tools that change nothing.
+        requests: the most requests of one run.
+    """
+
+    turn_config: TurnConfig
+    reads_only: bool
+    requests: int
+
+    def described(self) -> dict[str, object]:
+        """Return the part of an answer's key that describes them: limits, rights, offered tools.
+
+        The workspace and its instructions are not in it, so an answer is found again elsewhere. Nor
+        are the descriptions of built-in tools: another wording in a release would have all paid for
+        again.
+        """
+        config = self.turn_config
+        offered = config.specs if config.offer is None else config.offer.all
+        own = [each for each in offered if each.spec.name not in builtin.__all__]
+        ours = encode_tools([each for each in offered if each.spec.name in builtin.__all__])
+        tools = (json.loads(ours, object_hook=_undescribed), encode_tools(own).decode())
+        return {"requests": self.requests, "reads_only": self.reads_only, "tools": tools}
+
+
 class AgentAsker:
     """Asks by runs of agents; see `Asker`. Made and used on one event loop.
 
     Args:
         parent: the session of the agent whose map it is; requests are charged to it.
-        turn_config: the configuration that bounds the rights of the runs.
-        reads_only: whether they get only tools that change nothing.
+        runs: what the runs have in common.
         output: the type of the answers; None is text.
-        requests: the most requests of one run.
         at_once: the most runs side by side.
 
     Raises:
-        FatalError: `turn_config` allows no such runs.
+        FatalError: the configuration of the runs allows none.
     """
 
     def __init__(
-        self,
-        parent: Session,
-        turn_config: TurnConfig,
-        *,
-        reads_only: bool,
-        output: OutputType | None,
-        requests: int,
-        at_once: int,
+        self, parent: Session, runs: RowRuns, output: OutputType | None, at_once: int
     ) -> None:
-        self._parent, self._turn_config, self._output = parent, turn_config, output
-        self._kind = AgentType("row", "", reads_only=reads_only, instructions=ABOUT)
-        self._budget = AgentBudget(requests=requests)
+        self._parent, self._turn_config, self._output = parent, runs.turn_config, output
+        self._kind = AgentType("row", "", reads_only=runs.reads_only, instructions=ABOUT)
+        self._budget = AgentBudget(requests=runs.requests)
         self._places, self._allowed = asyncio.Semaphore(at_once), at_once
         self._in_flight = 0
         self._closing: set[asyncio.Task[None]] = set()
@@ -122,19 +143,6 @@ class AgentAsker:
         """Wait until all runs have released what they held."""
         while self._closing:
             await asyncio.wait(self._closing)
-
-
-def described(turn_config: TurnConfig, requests: int, *, reads_only: bool) -> dict[str, object]:
-    """Return the part of an answer's key that describes the runs: limits, rights, offered tools.
-
-    The workspace and its instructions are not in it, so an answer is found again elsewhere. Nor are
-    the descriptions of built-in tools: another wording in a release would have all paid for again.
-    """
-    offered = turn_config.specs if turn_config.offer is None else turn_config.offer.all
-    own = [each for each in offered if each.spec.name not in builtin.__all__]
-    ours = encode_tools([each for each in offered if each.spec.name in builtin.__all__])
-    tools = (json.loads(ours, object_hook=_undescribed), encode_tools(own).decode())
-    return {"requests": requests, "reads_only": reads_only, "tools": tools}
 
 
 def _undescribed(part: dict[str, object]) -> dict[str, object]:

@@ -21,7 +21,7 @@ from agent_magics.rows.batches.pack import Pack
 from agent_magics.rows.batches.results import FETCHED, Result, fetch_results, read_results
 from agent_magics.rows.job import BY_PERSON, GIVEN_UP, NOT_KEPT, SAMPLE, Job
 from agent_magics.rows.outcomes import NOT_ASKED, Outcome
-from agent_magics.rows.questions import Entry
+from agent_magics.rows.prompts import Entry
 from agent_magics.rows.remote.exchange import request_of
 from agent_magics.rows.store import Kept, Stored
 from agent_magics.rows.tables.sources import Row

@@ -18,7 +18,7 @@ from agent_magics.rows.engines.partitions import MOST_LOST, Partitions
 from agent_magics.rows.engines.reading import KEY_BYTES, ReadPart
 from agent_magics.rows.job import BY_PERSON, Job
 from agent_magics.rows.outcomes import Plain
-from agent_magics.rows.questions import Asked
+from agent_magics.rows.prompts import Asked
 from agent_magics.rows.tables.sources import BATCH, Row
 
 # Partitions of each worker that are read and not answered whole.

@@ -5,8 +5,7 @@ from typing import NamedTuple
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import Content
 from agent_magics.rows.engines.worker import session_at
-from agent_magics.rows.prompts import Prompt
-from agent_magics.rows.questions import asked_row, digest_of
+from agent_magics.rows.prompts import Prompt, asked_row, digest_of
 from agent_magics.rows.tables.sources import open_source
 
 KEY_BYTES = 16

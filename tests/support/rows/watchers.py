@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from agent_magics import Agent
 from agent_magics.rows.batches.job import BatchJob
 from agent_magics.rows.job import Job
-from agent_magics.rows.mapping import Watcher
+from agent_magics.rows.planning import Watcher
 
 
 def wait_until(holds: Callable[[], bool]) -> None:

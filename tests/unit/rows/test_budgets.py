@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from agent_magics import Agent
-from agent_magics.rows.mapping import Watcher
+from agent_magics.rows.planning import Watcher
 
 NOTEBOOKS = Path(__file__).parents[3] / "notebooks"
 

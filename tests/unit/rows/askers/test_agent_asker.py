@@ -13,7 +13,7 @@ from agent_magics.models.base import ItemDone, ResponseDone
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import AssistantMessage, FunctionCall, ToolCallOutput, Usage
 from agent_magics.protocol.tools import ConfiguredToolSpec, FunctionToolSpec
-from agent_magics.rows.askers.agents import described
+from agent_magics.rows.askers.agents import RowRuns
 from tests.support.rows.echo import Echo
 from tests.support.rows.watchers import When, wait_until
 
@@ -144,7 +144,8 @@ def test_another_wording_of_built_in_tools_is_the_same_question(name, is_same):
         text = {"type": "string", "description": description}
         schema = {"type": "object", "properties": {"text": text, "description": text}}
         spec = ConfiguredToolSpec(FunctionToolSpec(name, description, schema))
-        return described(SimpleNamespace(specs=[spec], offer=None), 3, reads_only=True)
+        config = SimpleNamespace(specs=[spec], offer=None)
+        return RowRuns(config, reads_only=True, requests=3).described()
 
     assert (keys("Reads.") == keys("Reads a file.")) is is_same
 

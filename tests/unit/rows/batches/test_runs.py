@@ -7,7 +7,7 @@ from agent_magics.kernel.commands.maps import MAPS, NONE
 from agent_magics.protocol.errors import FatalError
 from agent_magics.rows.batches import job as batch_job
 from agent_magics.rows.batches.ledger import Ledger
-from agent_magics.rows.mapping import cache_file
+from agent_magics.rows.store import cache_file
 from tests.support.models.batch_server import BatchServer
 from tests.support.rows.watchers import stop_at
 
