@@ -31,7 +31,7 @@ from agent_magics.files.paths import open_notebook
 from agent_magics.files.trusted_imports import distrust
 from agent_magics.model_clients import ModelClients
 from agent_magics.models.base import Model
-from agent_magics.models.keys import SHORTEST_KEY
+from agent_magics.models.error_redaction import SHORTEST_KEY
 from agent_magics.models.providers.endpoints import server_address
 from agent_magics.models.providers.families import ToolsConfig, tools_config
 from agent_magics.project.instructions import InstructionFile

@@ -3,7 +3,7 @@
 import asyncio
 from typing import TypeVar
 
-from agent_magics.models.keys import keys_in_address, without_keys
+from agent_magics.models.error_redaction import keys_in_address, without_keys
 from agent_magics.models.providers import credentials
 from agent_magics.models.providers.endpoints import endpoint_of, server_address
 from agent_magics.models.providers.keys import is_local, key_of, shared_key_of, ways_to_give

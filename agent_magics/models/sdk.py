@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from agent_magics.models.bounds import DOCUMENT_BYTES, is_bounded_encoding
-from agent_magics.models.keys import keys_in_address, without_keys
+from agent_magics.models.error_redaction import keys_in_address, without_keys
 
 # The loggers that write the addresses of requests, which may hold a key.
 _LOGGERS = ("httpx2", "openai._base_client")

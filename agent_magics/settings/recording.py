@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from typing import Any
 
-from agent_magics.models.keys import keys_in_address
+from agent_magics.models.error_redaction import keys_in_address
 
 # Keys, and what may hold them; functions and objects of the program are seen by their type.
 _NEVER = ("api_key", "mcp_servers", "on_question", "hooks")

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from agent_magics._version import __version__
 from agent_magics.models.base import Model, ModelEvent, ModelRequest, Notice, ResponseDone
+from agent_magics.models.error_redaction import NO_KEY
 from agent_magics.models.faults import passes
-from agent_magics.models.keys import NO_KEY
 from agent_magics.models.providers.keys import environment_keys
 from agent_magics.models.recordings.cleaning import clean_sse
 from agent_magics.models.recordings.drift import normalise_text

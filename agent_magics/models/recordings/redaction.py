@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from agent_magics.models.keys import NO_KEY, SHORTEST_KEY
+from agent_magics.models.error_redaction import NO_KEY, SHORTEST_KEY
 from agent_magics.protocol.items import Item, ToolCallOutput, text_of
 from agent_magics.text.secrets import KEY_SHAPES
 

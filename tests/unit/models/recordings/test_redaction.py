@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_magics.models.access import ServerAccess
-from agent_magics.models.keys import SHORTEST_KEY, keys_in_address, without_keys
+from agent_magics.models.error_redaction import SHORTEST_KEY, keys_in_address, without_keys
 from agent_magics.models.recordings.redaction import (
     PLACEHOLDERS,
     Hider,
