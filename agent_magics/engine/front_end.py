@@ -32,7 +32,7 @@ class FrontEnd(NamedTuple):
         host: answers questions.
         live_kernel: runs code of `python`.
         serve_host: makes the `ServeHost` of an `Agent` (a class of a layer above this module).
-        map_watcher: makes what shows a map of an `Agent`, which may block (`rows.planning.Watcher`).
+        map_watcher: makes what shows a map of an `Agent`, which may block (`planning.Watcher`).
     """
 
     host: "Host | None" = None
