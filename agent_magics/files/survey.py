@@ -23,6 +23,7 @@ _MOST_TREES = 8  # cached trees
 _TICK = 0.05  # seconds
 _SECRET_STARTS = (".", "_netrc", "id_", "kernel-", "jpserver-", "nbserver-")
 _BARE_REPOSITORY = frozenset({"HEAD", "objects", "refs"})
+_NAMES_REPOSITORY = "commondir"  # in the folder of a linked worktree, wherever that stands
 _GONE = (errno.ENOENT, errno.ENOTDIR)
 
 Judge = Callable[[str], str]
@@ -46,7 +47,7 @@ class Survey:
 
     Attributes:
         repositories: each ``.git``, which may be a folder, a file or a link.
-        bare: folders that are themselves a git repository, without ``.git``.
+        bare: folders that are themselves a git repository, or a part of one, without ``.git``.
         secrets: files and folders that only the person may read.
         missed: folders that could not be read -> the reason.
         kept: other files that must not change; filled in by the caller.
@@ -162,7 +163,7 @@ def _look_into(path: str, stamp: tuple[int, ...], judge: Judge, sought: Inodes) 
         ),
         # On a case-insensitive file system .GIT is the same name.
         git=tuple(f"{path}/{name}" for name in names if name.lower() == ".git"),
-        is_bare=names >= _BARE_REPOSITORY,
+        is_bare=names >= _BARE_REPOSITORY or _NAMES_REPOSITORY in names,
     )
 
 

@@ -3,18 +3,22 @@
 import os
 import re
 import stat
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 
 from agent_magics.exec.protected.git_places import git_parts
 from agent_magics.exec.protected.snapshot import SnapshotEntry, take
+from agent_magics.files.beneath import real_path
+from agent_magics.files.own_places import git_folders, is_below, is_named_for_git
+from agent_magics.files.plain_files import read_plain
 
 # What in a repository's configuration makes git run a program, or read more configuration.
 _KEYS = "|".join(
     (
-        *("fsmonitor", "hookspath", "sshcommand", "pager", "editor", "askpass", "command"),
+        *("fsmonitor", "hookspath", "pager", "editor", "askpass", r"[\w-]*(?:command|cmd)"),
         *("textconv", "clean", "smudge", "process", "helper", "program", "gitproxy", "external"),
-        *("driver", "difffilter", "templatedir", "uploadpack", "receivepack", "packobjectshook"),
-        *("recentobjectshook", "alternaterefscommand", "tunnel", "smtpserver", r"\w*cmd"),
+        *("driver", "difffilter", "templatedir", "uploadpack", "receivepack", r"\w*hook"),
+        *("tunnel", "smtpserver", "path", "httpd", "modulepath", "vcs", "allow"),
     )
 )
 _RUNS_PROGRAMS = re.compile(
@@ -25,6 +29,10 @@ _RUNS_PROGRAMS = re.compile(
       | update [^\S\n]*+ = [^\S\n]*+ "?+ !  # of a submodule, by a command
     )"""
 )
+_WORKTREE = re.compile(
+    r'(?im)(?:^|\])\ufeff?+[^\S\n]*+worktree[^\S\n]*+=[^\S\n]*+(?:"([^"\n]*+)|([^#;\n]*+))'
+)
+_EXEC = re.compile(r"[ \t]*(?:exec|x)[ \t]")
 
 
 def makes_git_run(path: str, was: SnapshotEntry | None, is_now: SnapshotEntry | None) -> bool:
@@ -45,21 +53,53 @@ def makes_git_run(path: str, was: SnapshotEntry | None, is_now: SnapshotEntry | 
         new = is_now.content.splitlines()
         old = set((was.content or b"").splitlines()) if was is not None else set()
         added = b"\n".join(line for line in new if line not in old)
-        return bool(_RUNS_PROGRAMS.search(added.decode("utf-8", "replace")))
+        text = added.decode("utf-8", "replace")
+        return bool(_RUNS_PROGRAMS.search(text) or _WORKTREE.search(text))
     if name in ("commondir", "gitdir"):  # hooks and settings are elsewhere
         return True
-    return name == "hooks" or "/hooks/" in f"{folder}/"
+    return name == "hooks" or "/hooks/" in f"{folder}/" or is_named_for_git(path)
 
 
-def what_git_would_run(place: str, protected: Collection[str]) -> str:
-    """Describe what a new repository makes git run, or return ""; `protected` parts are skipped."""
+def what_git_would_run(
+    place: str, protected: Collection[str], roots: Sequence[str] = ("/",)
+) -> str:
+    """Describe what a new repository makes git run, or change outside `roots`, or return "".
+
+    Args:
+        place: its ``.git``, or its folder where it has none.
+        protected: parts that are not looked at.
+        roots: the folders in which it may change files.
+    """
     parts = [take(part, {}) for part in git_parts(place) if part not in protected]
-    content = {path: entry.content for part in parts for path, entry in part.items()}
-    hooks = [os.path.basename(path) for path in content if os.path.dirname(path).endswith("/hooks")]
+    found = {path: entry for part in parts for path, entry in part.items()}
+    hooks = [os.path.basename(path) for path in found if os.path.dirname(path).endswith("/hooks")]
     if hooks:
         return f"git will run its hooks ({', '.join(sorted(hooks)[:5])}); look at them first"
-    if f"{place}/commondir" in content:
+    is_led = any(stat.S_ISLNK(entry.mode) for entry in found.values())
+    if is_led or not all(map(os.path.isdir, git_folders(place)[1:])):
         return "git takes its hooks and settings from another folder; look at it first"
-    texts = (text.decode("utf-8", "replace") for text in content.values() if text)
-    runs = any(map(_RUNS_PROGRAMS.search, texts))
-    return "its configuration makes git run programs; look at it first" if runs else ""
+    files = {path: entry.content for path, entry in found.items() if not stat.S_ISDIR(entry.mode)}
+    if None in files.values():
+        return "its settings are no files, or too large to be looked at; look at them first"
+    texts = {path: (text or b"").decode("utf-8", "replace") for path, text in files.items()}
+    if any(map(_RUNS_PROGRAMS.search, texts.values())):
+        return "its configuration makes git run programs; look at it first"
+    if not all(is_below(_worktree(path, text), roots) for path, text in texts.items()):
+        return "its configuration makes git change files elsewhere; look at it first"
+    return ""
+
+
+def _worktree(config: str, text: str) -> str:
+    """Return the folder whose files git would change by a configuration."""
+    folder = os.path.dirname(config)
+    named = [first or second for first, second in _WORKTREE.findall(text)]
+    return real_path(os.path.join(folder, named[-1].strip())) if named else folder
+
+
+def what_a_rebase_runs(place: str) -> frozenset[str]:
+    """Return the commands that git will run when an unfinished rebase of a repository goes on."""
+    lines = list[str]()
+    for folder in git_folders(place)[:1]:
+        with suppress(OSError):
+            lines += os.fsdecode(read_plain(f"{folder}/rebase-merge/git-rebase-todo")).splitlines()
+    return frozenset(line.strip() for line in lines if _EXEC.match(line))

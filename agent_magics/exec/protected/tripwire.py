@@ -22,7 +22,11 @@ from functools import lru_cache
 
 from agent_magics.config_files.places import state_folder
 from agent_magics.exec.launcher.wire import Confinement
-from agent_magics.exec.protected.git_changes import makes_git_run, what_git_would_run
+from agent_magics.exec.protected.git_changes import (
+    makes_git_run,
+    what_a_rebase_runs,
+    what_git_would_run,
+)
 from agent_magics.exec.protected.put_back import (
     Finding,
     Quarantine,
@@ -41,6 +45,7 @@ from agent_magics.exec.protected.snapshot import (
 from agent_magics.files.own_places import is_below
 from agent_magics.files.paths import read_judge
 from agent_magics.files.survey import Survey, survey
+from agent_magics.text.brief import first_of
 
 _TOLD_ONLY = (".ipynb", ".agent.jsonl")
 _LOOKS_EVERY = 0.25  # seconds, while a command runs
@@ -99,6 +104,7 @@ class _Tree:
         self._protected = frozenset(protected)
         # The survey for the command's confinement was made just now.
         self._known = _repositories(survey(roots, read_judge(), age=0.5))
+        self._rebases = {line for place in self._known for line in what_a_rebase_runs(place)}
         self._reported: set[str] = set()
 
     def examine(self, quarantine: Quarantine) -> list[Finding]:
@@ -109,10 +115,19 @@ class _Tree:
             if place in now.bare and place in self._roots:
                 # Without HEAD git no longer treats the workspace's top folder as a repository.
                 found.append(move_away(f"{place}/HEAD", quarantine))
-            elif why := what_git_would_run(place, self._protected):
+            elif why := what_git_would_run(place, self._protected, self._roots):
                 found.append(Finding(place, "new", why=why))
         found = [each for each in found if each.path not in self._reported]
         self._reported |= {each.path for each in found if not each.done}
+        return found + self._examine_rebases(_repositories(now))
+
+    def _examine_rebases(self, repositories: Iterable[str]) -> list[Finding]:
+        found = []
+        for place in sorted(repositories):
+            if new := what_a_rebase_runs(place) - self._rebases:
+                self._rebases |= new
+                why = f"when its rebase goes on, git will do: {first_of(sorted(new), 3, '; ')}"
+                found.append(Finding(place, "changed", why=why))
         return found
 
 
@@ -214,8 +229,9 @@ class Tripwire:
         if not place.holders:
             place.remember()
             place.enforced = True
-        # A missing path cannot be mounted over.
-        place.enforced &= confinement.tier >= 2 and bool(place.before)
+        # Neither a missing path nor a link can be mounted over.
+        mounted = bool(place.before) and not os.path.islink(path)
+        place.enforced &= confinement.tier >= 2 and mounted
         place.holders += 1
         return place
 

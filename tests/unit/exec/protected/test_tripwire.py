@@ -18,6 +18,7 @@ from agent_magics.exec.protected import put_back
 from agent_magics.exec.protected.tripwire import Tripwire
 from agent_magics.exec.sandbox.plan import build_confinement
 from agent_magics.files import survey as surveying
+from agent_magics.files.paths import write_kind
 from agent_magics.patch.grammar import parse_patch
 from agent_magics.patch.plan import plan_patch
 
@@ -65,9 +66,9 @@ def test_nothing_is_told_of_a_command_that_keeps_its_hands_off(workspace, tripwi
     assert watch.finish() == []  # it is over
 
 
-def append(path: Path) -> None:
+def append(path: Path, text: str = "[core]\n\tfsmonitor = evil\n") -> None:
     with path.open("a", encoding="utf-8") as file:
-        file.write("[core]\n\tfsmonitor = evil\n")
+        file.write(text)
 
 
 def replace_by_link(path: Path) -> None:
@@ -265,6 +266,132 @@ def bare_below(workspace: Path) -> Path:
     return workspace / "bare"
 
 
+def new_at(workspace: Path, *settings: str) -> Path:
+    subprocess.run(["git", "init", "-q", workspace / "x"], check=True)
+    append(workspace / "x/.git/config", "\n".join(settings))
+    return workspace / "x/.git"
+
+
+def with_large_settings(workspace: Path) -> Path:
+    return new_at(workspace, "#" * 300_000, "[core]", "fsmonitor = evil")
+
+
+def with_linked_hooks(workspace: Path) -> Path:
+    place = new_at(workspace)
+    hooked(workspace / "own")
+    (workspace / "own/hooks").rename(workspace / "others")
+    shutil.rmtree(place / "hooks")
+    (place / "hooks").symlink_to("../../others")
+    return place
+
+
+def that_works_elsewhere(workspace: Path) -> Path:
+    return new_at(workspace, "[core]", "worktree = /home")
+
+
+def divided(workspace: Path, folder: str, common: str, names: str, end: str = "") -> Path:
+    """A repository whose parts stand in two folders, of which neither has all."""
+    for part in ("objects", "refs"):
+        (workspace / common / part).mkdir(parents=True)
+    append(workspace / common / "config")
+    (workspace / folder).mkdir()
+    (workspace / folder / "HEAD").write_text("ref: refs/heads/main\n")
+    (workspace / folder / "commondir").write_text(f"../{common}{end}")
+    if not names:
+        return workspace / folder
+    (workspace / "sub").mkdir()
+    (workspace / "sub/.git").write_text(f"gitdir: ../{folder}{names}")
+    return workspace / "sub/.git"
+
+
+DIVIDED = {
+    "without .git": ("a", "b", ""),
+    "named by a file": ("a", "b", "\n"),
+    "a line end in its name": ("a\nb", "b", "\r\n"),
+    "a blank at its end": ("a ", "b", "\n"),
+    "a NUL behind it": ("a", "b", "\0more"),
+    "a blank at the other's end": ("a", "b ", "\n"),
+}
+
+
+@pytest.mark.parametrize("parts", DIVIDED.values(), ids=DIVIDED)
+def test_a_repository_is_found_as_git_finds_it(workspace, tripwire, parts):
+    watch = tripwire.arm(confined(workspace))
+    place = divided(workspace, *parts)
+    ask = ["git", "-C", place if place.is_dir() else place.parent, "config", "core.fsmonitor"]
+    assert subprocess.run(ask, capture_output=True, text=True).stdout == "evil\n"
+    assert str(place) in {each.path for each in watch.finish() if "makes git run" in each.why}
+
+
+# Settings of git by which it runs a program, or takes commands for addresses.
+PROGRAMS = [
+    *("browser.x.path", "difftool.x.path", "mergetool.x.path", "man.x.path", "include.path"),
+    *("gpg.ssh.defaultKeyCommand", "instaweb.httpd", "instaweb.modulePath", "remote.x.vcs"),
+    *("protocol.allow", "protocol.ext.allow", "core.fsmonitor", "sequence.editor", "gpg.x.program"),
+    *("trailer.x.cmd", "annex.web-download-command", "uploadpack.packObjectsHook", "alias.x"),
+]
+
+
+@pytest.mark.parametrize("key", PROGRAMS)
+def test_a_setting_by_which_git_runs_a_program_is_told(workspace, tripwire, key):
+    watch = tripwire.arm(confined(workspace))
+    place = new_at(workspace)
+    subprocess.run(["git", "config", "--file", place / "config", key, "x"], check=True)
+    (finding,) = watch.finish()
+    assert finding.path == str(place) and "makes git run programs" in finding.why
+
+
+@pytest.mark.parametrize("where", ["of the repository", "of the person"])
+@pytest.mark.parametrize("key", ["include.path", "includeIf.gitdir:/.path", "core.hooksPath"])
+def test_what_the_settings_have_git_read_elsewhere_is_protected(
+    workspace, tripwire, monkeypatch, tmp_path, key, where
+):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    theirs = ["--file", tmp_path / "home/.gitconfig"] if where == "of the person" else []
+    place = workspace / "own"
+    command = ["git", "-C", workspace, "config", *theirs, key, place]
+    subprocess.run(command, check=True)
+    watch = tripwire.arm(confined(workspace))
+    if key == "core.hooksPath":
+        place.mkdir()
+        place /= "post-commit"
+    append(place)
+    assert not write_kind(place, [workspace], read_only=False)[0]
+    assert any(each.done == "moved" for each in watch.finish()) and not place.exists()
+
+
+@pytest.mark.parametrize("name", [".git", ".git/hooks", ".git/config"])
+def test_a_link_of_the_person_s_leads_where_it_led(workspace, tripwire, name):
+    (workspace / name).rename(workspace / "own")
+    (workspace / name).symlink_to(workspace / "own")
+    watch = tripwire.arm(confined(workspace))
+    (workspace / name).unlink()
+    (workspace / name).symlink_to(workspace / "evil")
+    assert [each.done for each in watch.finish()] == ["restored"]
+    assert (workspace / name).readlink() == workspace / "own"
+
+
+def test_a_worktree_is_protected_however_many_there_are(workspace, tripwire):
+    git = ["git", "-c", "user.name=n", "-c", "user.email=e", "-C", workspace]
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "--no-verify", "-m", "x"], check=True)
+    for number in range(300):
+        (workspace / f".git/worktrees/{number}").mkdir(parents=True)
+    subprocess.run([*git, "worktree", "add", "-q", workspace.parent / "tree"], check=True)
+    assert f"{workspace}/.git/worktrees/tree/commondir" in confined(workspace).protected
+
+
+def test_a_command_that_a_rebase_is_to_run_is_told(workspace, tripwire):
+    todo = workspace / ".git/rebase-merge/git-rebase-todo"
+    todo.parent.mkdir()
+    todo.write_text("exec make test\npick 1 x\n")
+    watch = tripwire.arm(confined(workspace))
+    for added, look in (("exec evil", watch.check), (" x\tworse", watch.finish)):
+        append(todo, f"{added}\n")
+        (finding,) = look()
+        assert added.strip() in finding.why and "make test" not in finding.why
+
+
 @pytest.mark.parametrize(
     "plant",
     [
@@ -273,6 +400,9 @@ def bare_below(workspace: Path) -> Path:
         file_that_names_another,
         folder_that_names_another,
         bare_below,
+        with_large_settings,
+        with_linked_hooks,
+        that_works_elsewhere,
     ],
 )
 def test_a_repository_that_comes_anywhere_is_told_once(workspace, tripwire, plant):
