@@ -55,7 +55,7 @@ def write(project, word):
         (project / name).write_text(f"#!/bin/sh\necho {word} >> {project}/said\n", encoding="utf-8")
         (project / name).chmod(0o755)
     text = f"open({str(project / 'said')!r}, 'a').write('{word}')\n"
-    for name in ("p.py", "pkg/__init__.py", "pkg/__main__.py", "conftest.py"):
+    for name in ("p.py", "pkg/__init__.py", "pkg/__main__.py", "pkg/p.py", "conftest.py"):
         (project / name).write_text(text, encoding="utf-8")
     for folder in (project, project / "sub"):
         (folder / "Makefile").write_text(f"all:\n\techo {word}\n", encoding="utf-8")
@@ -127,7 +127,22 @@ NAMED = [
 ]
 
 
-@pytest.mark.parametrize("form", NAMED)
+# Names that a shell or another program composes.
+COMPOSED = [
+    *("bash {x,}.sh", "bash x.s?", "bash [x].sh", "bash x.s*", 'bash "$(pwd)/x.sh"'),
+    *("env -S 'bash x.sh'", "find . -name 'x*' -exec bash {} ;", "ls *.sh | xargs -n1 bash"),
+    *(
+        "for f in x y; do bash $f.sh; done",
+        "p=p; python3 $p.py",
+        "python3 -m p",
+        "python3 -m pkg.p",
+    ),
+    *("git -c alias.z='!./x.sh' z", "awk 'BEGIN{system(\"./x.sh\")}'", "sed '1e ./x.sh' x.sh"),
+    *("python3 -c \"exec(open('p.py').read())\"", f": {' '.join(map(str, range(300)))}; sh x.sh"),
+]
+
+
+@pytest.mark.parametrize("form", [*NAMED, *COMPOSED])
 def test_a_named_file_that_changes_while_the_question_is_open_is_asked_about_again(project, form):
     asked = []
 

@@ -11,6 +11,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from itertools import chain, islice
 
@@ -51,8 +52,13 @@ _FOLLOWS_LINKS = re.compile(r"-[^-]*[RL]|--d")
 _READS_SCRIPT = frozenset({"source", ".", "awk", "gawk", "mawk", "sed", "make", "env"})
 _MOST_COMMANDS = 20  # limit per script
 _MOST_WORDS = 64  # limit of words that may name a file, over all commands
+_MOST_NAMES = 256  # limit of files that they may name for an answer that holds once
 _MOST_FOLDERS = 8  # limit of folders that a command may change to
 _MOST_BELOW = 500  # files in the folders that it names
+# What may name a file within a word, such as a script within an option; and what a shell expands.
+_NAME = re.compile(r"[\w.@+~/-]+")
+_COMPOSED = re.compile(r"[*?\[{$`]")
+_SAVED_MEANWHILE = (".ipynb", ".agent.jsonl")  # while the question is open, by a front end
 _MOST_HASHED = 64 << 20  # bytes; a larger file is identified by its metadata
 
 
@@ -205,17 +211,30 @@ def _commands_in(argv: Sequence[str]) -> list[Sequence[str]]:
 
 
 def _named_files(commands: Iterable[Sequence[str]], cwd: str) -> Iterator[str]:
-    """Yield the files that words may name, relative to any folder the command may change to."""
-    pieces = (piece for words in commands for word in words for piece in (word, *word.split("=")))
-    named = dict.fromkeys(expanded(piece) for piece in pieces if piece and "\0" not in piece)
-    paths = [os.path.join(cwd, name) for name in islice(named, _MOST_WORDS)]
+    """Yield the files that words may name, relative to any folder the command may change to.
+
+    Where names are composed when it runs, every file in these folders may be meant.
+    """
+    words = [word for words in commands for word in words if "\0" not in word]
+    pieces = (piece for word in words for piece in (word, *word.split("="), *_NAME.findall(word)))
+    named = dict.fromkeys(expanded(piece) for piece in pieces if piece)
+    names = list(islice(named, _MOST_NAMES))
+    names += [f"{name.replace('.', '/')}.py" for name in names]  # python -m name
+    paths = [os.path.join(cwd, name) for name in names]
     folders = [cwd, *islice(filter(os.path.isdir, paths), _MOST_FOLDERS)]
     for folder in dict.fromkeys(folders):
-        paths = [os.path.join(folder, name) for name in islice(named, _MOST_WORDS)]
+        paths = [os.path.join(folder, name) for name in names]
+        if len(named) > _MOST_NAMES or any(map(_COMPOSED.search, words)):
+            paths += islice(_entries_in(folder), _MOST_BELOW)
         yield from filter(os.path.isfile, paths)
     below = (folder for folder in folders if not is_below(cwd, (os.path.normpath(folder),)))
     entries = chain.from_iterable(map(_entries_below, below))
     yield from islice(filter(os.path.isfile, entries), _MOST_BELOW)
+
+
+def _entries_in(folder: str) -> Iterator[str]:
+    with suppress(OSError), os.scandir(folder) as entries:
+        yield from (each.path for each in entries if not each.name.endswith(_SAVED_MEANWHILE))
 
 
 def _entries_below(folder: str) -> Iterator[str]:

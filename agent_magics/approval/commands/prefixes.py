@@ -40,8 +40,8 @@ class _Allowed:
     """The words that may follow a prefix.
 
     Attributes:
-        options: options without a value; short ones may be clustered.
-        valued: options with a value, after ``=`` or as the next word.
+        options: options that take no further word; short ones may be clustered.
+        valued: options with a value, after ``=`` or, if not among `options`, as the next word.
         operands: matches any other word.
     """
 
@@ -57,12 +57,14 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 _GIT_SHOWN = names(
     "-p -u --patch -s --no-patch --stat --shortstat --numstat --summary --name-only --name-status "
     "--word-diff -w -b --ignore-all-space --ignore-space-change --no-color --no-renames -M -C -z "
-    "--raw --minimal --patience --histogram --check --no-ext-diff --no-textconv"
+    "--raw --minimal --patience --histogram --check --no-ext-diff --no-textconv "
+    "-U --unified --color --abbrev"
 )
 _GIT_VALUES = names("-U --unified --diff-filter --color --abbrev --stat -S -G --diff-algorithm")
 _GIT_LOG = names(
     "--oneline --graph --all --decorate --no-decorate --reverse --merges --no-merges --follow "
-    "--first-parent --abbrev-commit --date-order --topo-order --branches --tags --remotes -i"
+    "--first-parent --abbrev-commit --date-order --topo-order --branches --tags --remotes -i "
+    "--format --pretty"
 )
 _GIT_LOG_VALUES = names(
     "-n --max-count --skip --since --after --until --before --author --committer --grep --format "
@@ -70,7 +72,10 @@ _GIT_LOG_VALUES = names(
 )
 _KNOWN: dict[tuple[str, ...], _Allowed] = {
     ("git", "status"): _Allowed(
-        names("-s --short -b --branch -v --verbose --long --porcelain --show-stash --ignored -z"),
+        names(
+            "-s --short -b --branch -v --verbose --long --porcelain --show-stash --ignored -z "
+            "--untracked-files -u"
+        ),
         names("--porcelain --untracked-files --ignored -u"),
         _INSIDE,
     ),

@@ -1,12 +1,15 @@
 """Which prefix may be offered for good: useful ones, and none that allows anything at all."""
 
+import os
 import shlex
+import subprocess
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_magics.approval.commands.prefixes import (
+    _KNOWN,
     covers_rest,
     may_be_offered,
     propose_prefix,
@@ -18,9 +21,25 @@ def offered(line, wanted=""):
     return " ".join(propose_prefix(shlex.split(line), shlex.split(wanted)))
 
 
+@pytest.mark.parametrize("command", [words[1] for words in _KNOWN if words[0] == "git"])
+def test_git_and_the_list_agree_which_word_is_a_value(command, tmp_path, monkeypatch):
+    """Else a word that is covered as a value is an option that writes a file or runs a program."""
+    monkeypatch.chdir(tmp_path)
+    setup = "git init -q; echo a > a; git add a; git commit -qm x; echo b > a"
+    who = {"EMAIL": "a@b", "GIT_AUTHOR_NAME": "a", "GIT_COMMITTER_NAME": "a"}
+    subprocess.run(setup, shell=True, check=True, env={**os.environ, **who})
+    known = _KNOWN["git", command]
+    for option in sorted(known.options | known.valued):
+        line = ["git", command, option, "--output=evil"]
+        if covers_rest(line, 2):
+            subprocess.run(line, capture_output=True, check=False)
+            assert not os.path.exists("evil"), line
+
+
 @pytest.mark.parametrize(
     ("line", "prefix"),
     [
+        ("git log --pretty --stat", "git log"),
         ("git status --short", "git status"),
         ("git log -p --since=yesterday -n 3 -5 HEAD~2..main", "git log"),
         ("git log --format=%h src/a.py", "git log"),
