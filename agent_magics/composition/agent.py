@@ -36,6 +36,7 @@ from agent_magics.models.providers.endpoints import server_address
 from agent_magics.models.providers.families import ToolsConfig, tools_config
 from agent_magics.project.instructions import InstructionFile
 from agent_magics.protocol.config import RunConfig, SandboxPolicy, Settings, run_config
+from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import Event, Question
 from agent_magics.protocol.ops import Answer
 from agent_magics.protocol.records import RecordBegun
@@ -116,7 +117,13 @@ class ComposedAgent:
         return run_config(self.settings)
 
     def _change(self, changes: Mapping[str, Any]) -> None:
+        before = self._held.given
         self.use(self._held.changed(changes))
+        try:
+            self.catalog.check(self._forms(self.settings))
+        except FatalError:
+            self.use(before)
+            raise
 
     def use(self, given: Source) -> None:
         """Override the constructor's settings from the next run on.

@@ -19,7 +19,14 @@ from agent_magics.dispatch.context import ToolContext, TurnContext
 from agent_magics.dispatch.pool import run_on_thread
 from agent_magics.dispatch.registry import ToolHandler, ToolInvocation
 from agent_magics.dispatch.results.output import to_tool_output
-from agent_magics.protocol.errors import FatalError, RespondToModel, TurnAbort, clause, error_text
+from agent_magics.protocol.errors import (
+    FatalError,
+    RespondToModel,
+    TurnAbort,
+    clause,
+    error_text,
+    told,
+)
 from agent_magics.protocol.items import Json
 from agent_magics.protocol.tools import ToolOutput
 
@@ -122,7 +129,7 @@ class Hooks:
             if answer is None:
                 continue
             if isinstance(answer, (Block, Abort)):
-                raise TurnAbort(f"the hook {method.name} stopped it: {answer.reason}")
+                raise TurnAbort(f"the hook {method.name} stopped it: {told(answer.reason)}")
             if type(answer) is not type(request):
                 raise FatalError(
                     f"The model was not asked: the hook {method.name} returned "
@@ -180,9 +187,9 @@ class Hooks:
                 call.output = _withheld(seen.tool, str(failure))
                 return
             if isinstance(answer, Abort):
-                raise TurnAbort(f"the hook {method.name} stopped it: {answer.reason}")
+                raise TurnAbort(f"the hook {method.name} stopped it: {told(answer.reason)}")
             if isinstance(answer, Block):
-                reason = f"the hook {method.name} withholds it: {answer.reason}"
+                reason = f"the hook {method.name} withholds it: {told(answer.reason)}"
                 call.output = _withheld(seen.tool, reason)
                 return
             if answer is not None:
@@ -260,9 +267,9 @@ def _wanted_arguments(method: HookMethod, answer: object) -> dict[str, Json] | s
         _HookFailed: it is of another type.
     """
     if isinstance(answer, Abort):
-        raise TurnAbort(f"the hook {method.name} stopped it: {answer.reason}")
+        raise TurnAbort(f"the hook {method.name} stopped it: {told(answer.reason)}")
     if isinstance(answer, Block):
-        raise _Blocked(f"the hook {method.name} blocked it: {answer.reason}")
+        raise _Blocked(f"the hook {method.name} blocked it: {told(answer.reason)}")
     wanted = answer.arguments if isinstance(answer, HookedCall) else answer
     if isinstance(wanted, str):
         return wanted

@@ -21,6 +21,7 @@ from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.engine.turns.builder import SessionChannels
 from agent_magics.engine.turns.runner import TurnRunner
 from agent_magics.protocol import ops
+from agent_magics.protocol.codec import ill_typed
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import Warned
 from agent_magics.protocol.items import text_of
@@ -199,8 +200,14 @@ class Session:
         """Submit an operation to the engine.
 
         Operations are handled in order. A change of the tools or the settings takes effect at once,
-        since the configuration of the next turn is built before the engine gets it.
+        since the configuration of the next turn is built before the engine gets it. What is no
+        operation, or has fields of other types, is dropped with a warning.
         """
+        wrong = ill_typed(op) if isinstance(op, ops.Op) else ["it is no operation"]
+        if wrong:
+            why = f"of another type than its fields have: {', '.join(wrong)}"
+            self._warn(f"{type(op).__name__} was dropped: {why}.")
+            return
         match op:
             case ops.RegisterTools():
                 self._register(op)
@@ -230,7 +237,11 @@ class Session:
     def _receive(self, op: ops.Op) -> None:
         match op:
             case ops.StartTurn() | ops.CallTool() | ops.Compact():
-                self.turns.start(op)
+                if op.turn_id in self.turns.turn_configs:
+                    self.turns.start(op)
+                else:
+                    how = "a turn begins by agent.run, agent.call or Session.begin"
+                    self._warn(f"{type(op).__name__} was dropped: {how}.")
             case ops.Answer():
                 self.channels.questions.resolve(op)
             case ops.DynamicToolResponse():

@@ -330,7 +330,10 @@ class _Swap:
                 elif exists_at(backup, folder):
                     os.replace(backup, write.path.name, src_dir_fd=folder, dst_dir_fd=folder)
             except OSError:
-                left.append(f"{write.name} (its old content is in {write.path.parent}/{backup})")
+                before = (
+                    f"its old content is in {write.path.parent}/{backup}" if backup else "it is new"
+                )
+                left.append(f"{write.name} ({before})")
                 self._litter = [each for each in self._litter if each[1] != backup]
         self.clean_up()
         for folder, name in reversed(self._made):

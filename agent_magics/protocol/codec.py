@@ -136,8 +136,13 @@ def is_typed(noun: object) -> bool:
 
     Decoding does not look: it is for what this process wrote, and a record may come from elsewhere.
     """
+    return not ill_typed(noun)
+
+
+def ill_typed(noun: object) -> list[str]:
+    """Return the names of an object's fields whose values are of another type."""
     kind: type = type(noun)
-    return all(check(getattr(noun, name)) for name, check in _checks(kind).items())
+    return [name for name, check in _checks(kind).items() if not check(getattr(noun, name))]
 
 
 @cache

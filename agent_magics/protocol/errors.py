@@ -18,13 +18,25 @@ _MOST_TOLD = 10_000  # characters of an error
 
 def error_text(error: BaseException) -> str:
     """Return "TYPE: message" of anybody's error; its class and its message may be hostile."""
-    try:
-        message = "".join((str(error),))
-    except BaseException as failure:  # a stranger's __str__ may raise anything
-        message = f"<its message raised {_type_name(failure)}>"
+    return f"{_type_name(error)}: {told(error)}"
+
+
+def told(said: object) -> str:
+    """Return what anybody's error, or the reason of a hook, says: plain text, 10,000 characters at
+    most.
+    """
+    message = words_of(said)
     if len(message) > _MOST_TOLD:
         message = f"{message[:_MOST_TOLD]} … ({len(message) - _MOST_TOLD:,} more characters)"
-    return f"{_type_name(error)}: {message}"
+    return message
+
+
+def words_of(said: object) -> str:
+    """Return the whole text of an object that others made, whatever its class does."""
+    try:
+        return "".join((str(said),))
+    except BaseException as failure:  # a stranger's __str__ may raise anything
+        return f"<its message raised {_type_name(failure)}>"
 
 
 def clause(said: object) -> str:

@@ -35,7 +35,10 @@ class Op:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartTurn(Op):
-    """Begin a turn with a message of the person."""
+    """Begin a turn with a message of the person, by `agent.run` or `Session.begin`.
+
+    They say who gets its events, as for `CallTool` and `Compact`; else it is dropped.
+    """
 
     turn_id: str
     content: Content

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, model_validator
 
-from agent_magics import Call, FatalError, ToolContext, tool
+from agent_magics import Abort, Block, Call, FatalError, RespondToModel, ToolContext, tool
 from agent_magics.kernel.live.displayed import read_display
 from agent_magics.kernel.live.namespace import interpolate
+from agent_magics.protocol import events
 from agent_magics.protocol.codec import to_json
 from agent_magics.protocol.items import InputImage, InputText
 from agent_magics.protocol.tools import ToolOutput
@@ -158,6 +159,87 @@ def test_any_object_stands_in_a_prompt_as_text(error):
 def test_an_expression_of_a_prompt_that_exits_is_named():
     with pytest.raises(FatalError, match="raised SystemExit: 3"):
         interpolate("About {{exits()}}.", {"exits": lambda: sys.exit(3)})
+
+
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("kind", [RespondToModel, FatalError])
+def test_a_refusal_of_a_tool_says_what_it_can(kind, error):
+    of_mine = type("Mine", (kind,), {"__str__": raiser(error)})
+    given = []
+
+    @tool
+    def refuse() -> str:
+        """Refuse."""
+        raise given[-1]
+
+    for refusal in (of_mine("a"), kind(type("Said", (), {"__str__": raiser(error)})())):
+        given.append(refusal)
+        agent = scripted(Call("refuse"), "Done.", tools=[refuse])
+        result = agent.run_sync("Go.")
+        said = outputs(agent)[0][1] if kind is RespondToModel else result.error
+        assert said == f"<its message raised {error.__name__}>"
+
+
+@pytest.mark.parametrize("answer", [Block, Abort])
+@pytest.mark.parametrize("moment", ["before_tool", "after_tool"])
+def test_the_reason_of_a_hook_says_what_it_can(moment, answer):
+    @tool
+    def look() -> str:
+        """Look."""
+        return "looked"
+
+    reason = answer(type("Said", (), {"__str__": raiser(SystemExit)})())
+    hook = type("Mine", (), {moment: lambda *_: reason})()
+    agent = scripted(Call("look"), "Done.", tools=[look], hooks=[hook])
+    (end,) = [e for e in agent.run_sync("Go.").events if isinstance(e, events.TURN_ENDS)]
+    said = outputs(agent)[0][1] if answer is Block else end.reason
+    assert said.removesuffix(".").endswith(": <its message raised SystemExit>")
+
+
+def test_a_refusal_is_as_short_as_an_output():
+    said = "a" * 100_000
+
+    @tool
+    def refuse() -> str:
+        """Refuse."""
+        raise RespondToModel(said)
+
+    @tool
+    def give_up() -> str:
+        """End it all."""
+        raise FatalError(said)
+
+    hook = type("Mine", (), {"after_tool": lambda *_: Block(said)})()
+    for budget, hooks in ((4_000, ()), (20, ()), (20, (hook,))):
+        agent = scripted(Call("refuse"), "Done.", tools=[refuse], output_budget=budget, hooks=hooks)
+        agent.run_sync("Go.")
+        most = 10_200 if hooks else max(budget, 1_000) + 50
+        assert len(outputs(agent)[0][1]) < most
+    assert len(scripted(Call("give_up"), tools=[give_up]).run_sync("Go.").error) < 10_100
+
+
+async def _later() -> str:
+    await asyncio.sleep(0)
+    return "later"
+
+
+async def _steps() -> Any:
+    yield 0.5
+    yield "later"
+
+
+@pytest.mark.parametrize("make", [_later, _steps])
+@pytest.mark.parametrize("parallel", [False, True])
+def test_what_a_plain_function_leaves_to_be_awaited_is_awaited(make, parallel):
+    @tool(parallel=parallel)
+    def start() -> Any:
+        """Begin."""
+        return make()
+
+    for run in (type(scripted("")).run_sync, lambda a, text: asyncio.run(a.run(text))):
+        agent = scripted(Call("start"), "Done.", tools=[start])
+        run(agent, "Go.")
+        assert outputs(agent)[0][1] == "later"
 
 
 def test_no_text_of_a_tool_holds_what_no_message_can_carry():

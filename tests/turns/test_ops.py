@@ -9,7 +9,20 @@ import pytest
 
 from agent_magics import Call, DynamicToolSpec, tool
 from agent_magics.protocol.events import Warned
-from agent_magics.protocol.ops import Configure, RegisterTools, Shutdown, Steer
+from agent_magics.protocol.items import InputText
+from agent_magics.protocol.ops import (
+    Answer,
+    CallTool,
+    Compact,
+    Configure,
+    DynamicToolResponse,
+    Interrupt,
+    QueuePrompt,
+    RegisterTools,
+    Shutdown,
+    StartTurn,
+    Steer,
+)
 from tests.support.turns import PATIENCE, scripted
 
 
@@ -91,6 +104,8 @@ def test_settings_hold_from_the_next_turn_on(settings: Any, changed: Any) -> Non
         {"approval": "never", "sandbox": "none"},
         {"features": {"no_such": True}},
         {"loops": {"identical": "x"}},
+        {"tools": ["no_such_tool"]},
+        {"tools": 5},
         {1: 2},
     ],
 )
@@ -106,6 +121,61 @@ def test_settings_that_cannot_be_change_nothing_and_are_told_once(settings: Any)
     (message,) = warned(agent.run_sync("Go.").events)
     assert message.startswith("The settings were not changed: ")
     assert agent.config == before
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        None,
+        "Steer",
+        StartTurn(turn_id=["a"], content="Go."),  # type: ignore[arg-type]
+        StartTurn(turn_id="a", content=(InputText(5),)),  # type: ignore[arg-type]
+        CallTool(turn_id="a", name=None),  # type: ignore[arg-type]
+        Answer(question_id=[], decision="deny"),  # type: ignore[arg-type]
+        DynamicToolResponse(call_id="a", content_items=5),  # type: ignore[arg-type]
+        Steer(turn_id="a", content=None),  # type: ignore[arg-type]
+        QueuePrompt(turn_id="a", prompt_id="b", content=(5,)),  # type: ignore[arg-type]
+        Interrupt(turn_id={}),  # type: ignore[arg-type]
+        RegisterTools(add=None),  # type: ignore[arg-type]
+        RegisterTools(add=(5,)),  # type: ignore[arg-type]
+        Configure(settings=None),  # type: ignore[arg-type]
+    ],
+    ids=lambda op: type(op).__name__,
+)
+def test_what_is_no_operation_is_dropped_and_told(op: Any) -> None:
+    @tool(parallel=True)
+    def look() -> str:
+        """Submit it in the middle of a turn."""
+        agent.session.submit(op)
+        return "looked"
+
+    agent = scripted(Call("look"), "Done.", "Again.", tools=[look])
+    result = agent.run_sync("Go.")
+    assert (result.status, result.error) == ("completed", None)
+    (message,) = warned(result.events)
+    assert message.startswith(f"{type(op).__name__} was dropped: of another type than its fields")
+    assert agent.run_sync("Go on.").text == "Again."
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        StartTurn(turn_id="a", content="Go."),
+        CallTool(turn_id="a", name="look"),
+        Compact(turn_id="a"),
+    ],
+    ids=lambda op: type(op).__name__,
+)
+def test_a_turn_that_nobody_listens_to_is_not_begun(
+    op: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent = scripted("Done.")
+    with caplog.at_level(logging.WARNING):
+        agent.session.submit(op)
+        agent.session.engine.spawn(_nothing()).result(PATIENCE)
+    (said,) = (each.getMessage() for each in caplog.records)
+    assert said.startswith(f"agent default: {type(op).__name__} was dropped: a turn begins by")
+    assert agent.run_sync("Go.").text == "Done."
 
 
 def test_words_for_another_turn_are_told_once(caplog: pytest.LogCaptureFixture) -> None:

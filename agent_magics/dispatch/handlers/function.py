@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from types import AsyncGeneratorType, GeneratorType
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any
 
 from agent_magics.approval.actions import Action, ActionKind, fingerprint_of
@@ -19,15 +19,16 @@ from agent_magics.dispatch.context import ToolContext, status_of
 from agent_magics.dispatch.person_code import marks_person_code
 from agent_magics.dispatch.pool import ThreadPool
 from agent_magics.dispatch.registry import ToolHandler, ToolInvocation
+from agent_magics.dispatch.results.cutting import fit_text
 from agent_magics.dispatch.results.json_text import plain_object
 from agent_magics.dispatch.results.outline import may_run_code
-from agent_magics.dispatch.results.output import small_output, to_tool_output
+from agent_magics.dispatch.results.output import LEAST, small_output, to_tool_output
 from agent_magics.dispatch.results.values import type_name
 from agent_magics.dispatch.schema.signature import context_parameter, signature_of
 from agent_magics.dispatch.stages.attempt import forget_error, run_off_loop
 from agent_magics.dispatch.stages.stored_outputs import refer, with_reference
 from agent_magics.dispatch.tool import Assess, Tool
-from agent_magics.protocol.errors import AgentMagicsError, RespondToModel, error_text
+from agent_magics.protocol.errors import AgentMagicsError, RespondToModel, error_text, words_of
 from agent_magics.protocol.items import json_object
 from agent_magics.protocol.tools import (
     CustomPayload,
@@ -38,6 +39,8 @@ from agent_magics.protocol.tools import (
     ToolPayload,
 )
 
+# What only becomes a result when it is awaited.
+_AWAITED = (AsyncGeneratorType, CoroutineType, asyncio.Future)
 WORDS_LIMIT = 10.0  # seconds for putting a result into words
 # A pool of its own, so that a conversion that never returns delays no other work.
 _WORDING = ThreadPool("agent-words", idle_limit=0.0)
@@ -164,23 +167,27 @@ class FunctionToolHandler(ToolHandler):
 
     async def handle(self, invocation: ToolInvocation) -> ToolOutput:
         """Run the function on its thread or loop and convert its result for the model."""
+        context, budget = invocation.context, invocation.context.turn.config.output_budget
         # Our own tools' `assess` has judged every path; for the person's tools `validate_path`
         # does, since their `assess` may have missed one.
         if self._judges_paths:
-            status_of(invocation.context).judged = True
+            status_of(context).judged = True
         if self._context_name is not None:
-            invocation.kwargs[self._context_name] = invocation.context
+            invocation.kwargs[self._context_name] = context
         try:
             if self._is_inline:  # avoids one more coroutine
                 value = self._run_off_main(invocation)
             else:
                 value = await self._execute(invocation)
+            if issubclass(type(value), _AWAITED):  # of a function that calls an async one
+                value = await self._on_calling_loop(invocation, lambda *_, **__: value)
+        except RespondToModel as error:
+            raise error if self.options.own else _fitting(error, budget) from error
         except AgentMagicsError:
             raise
         except Exception as error:
             raise RespondToModel(self._describe(error)) from error
-        context = invocation.context
-        output = small_output(value, context.turn.config.output_budget)
+        output = small_output(value, budget)
         if output is not None:
             return output
         if self.options.own or not may_run_code(value):
@@ -231,10 +238,13 @@ class FunctionToolHandler(ToolHandler):
     async def _on_this_loop(self, invocation: ToolInvocation) -> Any:
         return await self._fn(*invocation.args, **invocation.kwargs)
 
-    async def _on_calling_loop(self, invocation: ToolInvocation) -> Any:
+    async def _on_calling_loop(
+        self, invocation: ToolInvocation, fn: Callable[..., Any] | None = None
+    ) -> Any:
+        run = partial(self._run_async, fn or self._fn)
         if invocation.context.turn.main_thread is None:
-            return await self._run_async(invocation)
-        return await _hand_over(invocation, "async", self._run_async)
+            return await run(invocation)
+        return await _hand_over(invocation, "async", run)
 
     async def _on_thread(self, invocation: ToolInvocation) -> Any:
         return await run_off_loop(invocation.context, self._run_off_main, invocation)
@@ -263,9 +273,9 @@ class FunctionToolHandler(ToolHandler):
         return result
 
     @marks_person_code
-    async def _run_async(self, invocation: ToolInvocation) -> Any:
+    async def _run_async(self, fn: Callable[..., Any], invocation: ToolInvocation) -> Any:
         try:
-            result = self._fn(*invocation.args, **invocation.kwargs)
+            result = fn(*invocation.args, **invocation.kwargs)
             if not issubclass(type(result), AsyncGeneratorType):
                 return await result
             last = None
@@ -288,6 +298,11 @@ class FunctionToolHandler(ToolHandler):
         line = (own[-1].line or "")[:_LONGEST_LINE] if own else ""
         place = f" (line {own[-1].lineno}: {line})" if line else ""
         return f"{self.options.name} raised {error_text(error)}{place}"
+
+
+def _fitting(error: RespondToModel, budget: int) -> RespondToModel:
+    """Return a tool's own refusal, shortened as its outputs are."""
+    return RespondToModel(fit_text(words_of(error), max(budget, LEAST)))
 
 
 async def _hand_over(invocation: ToolInvocation, kind: str, run: Callable[..., Any]) -> Any:

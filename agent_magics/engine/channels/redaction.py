@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import lru_cache
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 from agent_magics.protocol import events
 
@@ -15,6 +15,11 @@ _SHORTEST_ENCODED = 12  # characters
 # What may stand between the characters of a secret: line ends, or the marks of a printed list.
 _BETWEEN = " \t\r\n'\",[]()"
 _WITHOUT = str.maketrans("", "", _BETWEEN)
+# A character as JSON may write it, or one cut off at the end, or the character itself.
+_SIGN = re.compile(r"\\+u([0-9A-Fa-f]{4})|\\+(?:u[0-9A-Fa-f]{0,3}\Z)?|(.)", re.DOTALL)
+_LONGEST_SIGN = (
+    8  # characters that stand for one of a secret, as far as its beginning is looked for
+)
 
 # Types that need no redaction; checked by type, since this runs for every event.
 _HARMLESS = frozenset((int, float, bool, type(None)))
@@ -37,13 +42,18 @@ def redact_text(secrets: Sequence[str], text: str) -> str:
     for secret in secrets:
         if "\\" in text:  # first, since a secret may end with one, of which JSON makes two
             text = _escaped(secret).sub(REDACTED, text)
-        for form in encodings(secret):
+        for form, bare in _bare_forms(secret):
             if form in text:
                 text = text.replace(form, REDACTED)
-        apart = secret.translate(_WITHOUT)
-        if len(apart) >= _SHORTEST_ENCODED and apart in joined:
-            text = _apart(apart).sub(REDACTED, text)
+            if len(bare) >= _SHORTEST_ENCODED and bare in joined:
+                text = _apart(bare).sub(REDACTED, text)
     return text
+
+
+@lru_cache(maxsize=256)
+def _bare_forms(secret: str) -> tuple[tuple[str, str], ...]:
+    """Return a secret as it is and encoded, each beside itself without `_BETWEEN`."""
+    return tuple((form, form.translate(_WITHOUT)) for form in encodings(secret))
 
 
 @lru_cache(maxsize=256)
@@ -62,11 +72,12 @@ def encodings(secret: str) -> tuple[str, ...]:
         for encode in (b64encode, urlsafe_b64encode)
     ]
     hexadecimal, cases = data.hex(), (secret.upper(), secret.lower())
-    others = (hexadecimal, hexadecimal.upper(), secret[::-1], quote(secret, safe=""))
-    return tuple(dict.fromkeys((secret, *coded, *others, *cases)))
+    quoted = (quote(secret, safe=""), quote(secret), quote_plus(secret))
+    others = (hexadecimal, hexadecimal.upper(), secret[::-1], *quoted, *cases)
+    return tuple(dict.fromkeys((secret, *coded, *others)))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=1024)
 def _apart(secret: str) -> re.Pattern[str]:
     """Return a pattern of a secret whose characters stand apart; it has none of `_BETWEEN`."""
     return re.compile(f"[{re.escape(_BETWEEN)}]*".join(map(re.escape, secret)))
@@ -105,12 +116,25 @@ def redact(secrets: Sequence[str], value: Any) -> Any:
 
 
 def cut_partial(secrets: Sequence[str], text: str) -> tuple[str, str]:
-    """Split `text` before the beginning of a secret at its end, as it is or encoded; the second
-    part is "" for none.
+    """Split `text` before the beginning of a secret at its end, in any form that `redact_text`
+    knows; the second part is "" for none.
     """
-    forms = (form for secret in secrets for form in encodings(secret))
-    partial = max((_partial_length(form, text) for form in forms), default=0)
-    return text[: len(text) - partial], text[len(text) - partial :]
+    forms = [bare for secret in secrets for _, bare in _bare_forms(secret) if bare]
+    tail = text[-_LONGEST_SIGN * max(map(len, forms), default=1) :]
+    joined = tail.translate(_WITHOUT)
+    if "\\" not in tail and not any(_partial_length(form, joined) for form in forms):
+        return text, ""
+    signs, starts, at = "", list[int](), len(tail)
+    for found in _SIGN.finditer(tail):
+        sign = chr(int(found[1], 16)) if found[1] else found[2] or ""
+        if not sign and found.end() == len(tail):
+            at = found.start()  # an escape that goes on in the next piece
+        elif sign and sign not in _BETWEEN and sign != "\\":
+            signs += sign
+            starts.append(found.start())
+    partial = max(_partial_length(form.replace("\\", ""), signs) for form in forms)
+    at = min(at, starts[-partial]) if partial else at
+    return text[: len(text) - len(tail) + at], tail[at:]
 
 
 def _partial_length(form: str, text: str) -> int:

@@ -21,7 +21,7 @@ from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.engine.turns.builder import SessionChannels, build_turn
 from agent_magics.engine.turns.loop import Turn
 from agent_magics.models.base import Model
-from agent_magics.protocol.errors import FatalError, TurnAbort, error_text
+from agent_magics.protocol.errors import FatalError, TurnAbort, error_text, told
 from agent_magics.protocol.events import (
     Event,
     McpServerChanged,
@@ -277,9 +277,9 @@ def ending_of(error: BaseException, agent: str, secrets: Sequence[str]) -> Endin
         case UnfitAnswer():
             return TurnFailed, {"error": str(error), "text": error.text}
         case FatalError():
-            return TurnFailed, {"error": str(error)}
+            return TurnFailed, {"error": told(error)}
         case TurnAbort():
-            return TurnAborted, {"reason": str(error)}
+            return TurnAborted, {"reason": told(error)}
         case asyncio.CancelledError():
             # Without a reason where its work on the main thread was interrupted before the turn.
             return TurnAborted, {"reason": str(error.args[0]) if error.args else BY_PERSON}

@@ -1,6 +1,8 @@
 import base64
+import itertools
 import json
 import struct
+import textwrap
 from urllib.parse import quote
 
 import pytest
@@ -96,6 +98,35 @@ def test_an_encoded_secret_in_two_pieces_is_taken_out(form):
         events = redactor.clean(TextDelta, {"text": f"a {form[:at]}"})
         events += redactor.clean(TextDelta, {"text": f"{form[at:]} b"})
         assert "".join(fields["text"] for _, fields in events) == f"a {REDACTED} b"
+
+
+FORMS = {
+    "as it is": KEY,
+    "a list": str(list(KEY)),
+    "lines": "\n".join(KEY),
+    "spaces and lines": " \n ".join(KEY),
+    "JSON": "".join(f"\\u{ord(each):04x}" for each in KEY),
+    "JSON in JSON": "".join(f"\\\\u{ord(each):04X}" for each in KEY),
+    "some escapes": "".join(f"\\{each}" if each in "-c" else each for each in KEY),
+    "base64 in lines": "\n".join(textwrap.wrap(base64.b64encode(KEY.encode()).decode(), 5)),
+    "bytes": KEY.encode().hex(" "),
+}
+
+
+@given(form=st.sampled_from(sorted(FORMS)), sizes=st.lists(st.integers(1, 40), min_size=1))
+@example(form="a list", sizes=[1])
+@example(form="JSON in JSON", sizes=[1])
+def test_a_secret_in_any_pieces_and_form_is_taken_out(form, sizes):
+    text, redactor, shown = f"a {FORMS[form]} b", EventRedactor((KEY,)), ""
+    for size in itertools.cycle(sizes):
+        for _, fields in redactor.clean(TextDelta, {"text": text[:size]}):
+            shown += fields["text"]
+        text = text[size:]
+        if not text:
+            break
+    shown += "".join(fields.get("text", "") for _, fields in redactor.clean(TurnCompleted, {}))
+    assert shown.startswith("a ") and shown.endswith(" b") and shown.count(REDACTED) == 1
+    assert len(shown) <= len(f"a {REDACTED} b") + 4  # brackets and quotes of a list
 
 
 @pytest.mark.parametrize(
