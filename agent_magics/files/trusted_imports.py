@@ -8,6 +8,7 @@ person's own code are unaffected; see "Where modules come from" in docs/security
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from enum import Enum, auto
 from functools import lru_cache
 from importlib.machinery import BuiltinImporter, FrozenImporter, ModuleSpec, PathFinder
@@ -25,12 +26,23 @@ _NOTEBOOK = ("IPython.", "ipykernel.")
 _HARMLESS = (BuiltinImporter, FrozenImporter)
 
 _distrusted: set[str] = set()
+_changing: dict[object, int] = {}  # commands that may write modules -> since when, in ns
 
 
 def distrust(folders: Iterable[str | os.PathLike[str]]) -> None:
     """Import no module from these folders or below them, except from the kernel's own places."""
     for folder in folders:
         _distrusted.update((os.path.abspath(folder), real_path(folder)))
+
+
+def distrust_changes(command: object, since: int | None) -> None:
+    """Import no module that was changed after the time `since` (ns) while a command runs which may
+    write the kernel's own places; None once it has ended.
+    """
+    if since is None:
+        _changing.pop(command, None)
+    else:
+        _changing[command] = since
 
 
 def is_trusted(path: str) -> bool:
@@ -144,12 +156,14 @@ class _Guarded:
         trusted = self._trusted(path)
         # Most modules are parts of a trusted package: found the same whoever imports. A reloaded
         # module (`%autoreload`) stays where it is.
-        is_free = target is not None or (path is not None and trusted == [*path])
+        is_same = path is not None and trusted == [*path] and not _changing
+        is_free = target is not None or is_same
         importer = _Importer.PERSON if is_free else _importer()
         if importer is not _Importer.PERSON:
             _guard_finders()  # finders added since, such as importlib_metadata's
             found: ModuleSpec | None = self._finder.find_spec(name, trusted, target)
-            if found is not None and (path is not None or _is_trusted_spec(found)):
+            is_ours = found is not None and (path is not None or _is_trusted_spec(found))
+            if found is not None and is_ours and not _is_changing(found):
                 return found
             if importer is _Importer.OURS:
                 return None
@@ -179,3 +193,15 @@ class _Guarded:
 def _is_trusted_spec(spec: ModuleSpec) -> bool:
     places = [spec.origin] if spec.has_location else spec.submodule_search_locations or ()
     return all(is_trusted(place or "") for place in places)
+
+
+def _is_changing(spec: ModuleSpec) -> bool:
+    """Tell whether a command that runs may have written a module, or its compiled form."""
+    since, writable = min(_changing.values(), default=None), _writable()
+    if since is None:
+        return False
+    for file in filter(None, (spec.origin, spec.cached)):
+        with suppress(OSError):
+            if _depth(real_path(file), writable) and os.stat(file).st_ctime_ns >= since:
+                return True
+    return False

@@ -16,7 +16,7 @@ become part of it.
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -27,6 +27,7 @@ from agent_magics.exec.protected.git_changes import (
     what_a_rebase_runs,
     what_git_would_run,
 )
+from agent_magics.exec.protected.installed import Installed
 from agent_magics.exec.protected.put_back import (
     Finding,
     Quarantine,
@@ -92,16 +93,16 @@ class _ProtectedPath:
 
 
 class _Tree:
-    """The writable folders of one command, for detecting repositories that it makes or moves.
-
-    Args:
-        roots: the folders.
-        protected: paths that are compared separately.
+    """The writable folders of one command, for detecting repositories that it makes or moves, and
+    changes in the kernel's environment.
     """
 
-    def __init__(self, roots: tuple[str, ...], protected: Collection[str]) -> None:
-        self._roots = roots
-        self._protected = frozenset(protected)
+    def __init__(self, confinement: Confinement) -> None:
+        *folders, _ = confinement.writable  # the last one is for temporary files
+        self._roots = roots = tuple(folders)
+        self._protected = frozenset(confinement.protected)
+        # In tier 2 it is mounted read-only.
+        self.installed = Installed(roots if confinement.tier < 2 else ())
         # The survey for the command's confinement was made just now.
         self._known = _repositories(survey(roots, read_judge(), age=0.5))
         self._rebases = {line for place in self._known for line in what_a_rebase_runs(place)}
@@ -119,6 +120,7 @@ class _Tree:
                 found.append(Finding(place, "new", why=why))
         found = [each for each in found if each.path not in self._reported]
         self._reported |= {each.path for each in found if not each.done}
+        found += self.installed.examine()
         return found + self._examine_rebases(_repositories(now))
 
     def _examine_rebases(self, repositories: Iterable[str]) -> list[Finding]:
@@ -174,10 +176,7 @@ class Tripwire:
             if confinement is None:
                 return FileWatch(self, None, None, found, tell)
             places = [self._hold(path, confinement) for path in confinement.protected]
-            *folders, _ = confinement.writable  # the last one is for temporary files
-            watch = FileWatch(
-                self, places, _Tree(tuple(folders), confinement.protected), found, tell
-            )
+            watch = FileWatch(self, places, _Tree(confinement), found, tell)
         self._look_after(watch)
         return watch
 
@@ -336,6 +335,8 @@ class FileWatch:
                 return []
             found = self._compare()
             self._leave_call()
+            if self._tree is not None:
+                self._tree.installed.release()
             if self._places is None:
                 self._tripwire.accept()
             else:

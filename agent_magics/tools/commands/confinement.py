@@ -16,6 +16,7 @@ from agent_magics.exec.command import CommandResult
 from agent_magics.exec.environment import confined_environment
 from agent_magics.exec.launcher.wire import Confinement
 from agent_magics.exec.launcher_client import current_tier
+from agent_magics.exec.protected.installed import installed_below
 from agent_magics.exec.protected.put_back import Finding
 from agent_magics.exec.protected.tripwire import shared_tripwire
 from agent_magics.exec.sandbox.plan import build_confinement
@@ -75,7 +76,9 @@ def environment_for(ctx: ToolContext, confinement: Confinement | None) -> dict[s
     """Return the environment variables of a call's command, with a temporary folder of its own."""
     if confinement is None:
         return dict(ctx.env)
-    more = READ_ONLY_ENVIRONMENT if ctx.read_only else {}
+    more = dict(READ_ONLY_ENVIRONMENT) if ctx.read_only else {}
+    if confinement.tier < 2 and installed_below(confinement.writable):
+        more["PYTHONDONTWRITEBYTECODE"] = "1"  # what is compiled there later is not Python's own
     return confined_environment(ctx.env, str(ctx.processes.tmpdir)) | more
 
 

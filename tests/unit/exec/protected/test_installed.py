@@ -1,0 +1,125 @@
+"""Law: what a command changed in the kernel's environment is told, and we do not import it."""
+
+import os
+import sys
+from importlib.util import spec_from_file_location
+from pathlib import Path
+
+import pytest
+
+from agent_magics.exec.protected.installed import installed_below
+from agent_magics.exec.protected.tripwire import Tripwire
+from agent_magics.exec.sandbox.plan import build_confinement
+from agent_magics.files import trusted_imports
+from agent_magics.files.trusted_imports import is_trusted
+
+PACKAGE = "lib/python3.11/site-packages/package"
+
+
+@pytest.fixture
+def environment(tmp_path, monkeypatch):
+    """An environment in the workspace, with a module deeper than what is compared by content."""
+    monkeypatch.setattr(trusted_imports, "_distrusted", {str(tmp_path)})
+    folder = tmp_path / ".venv"
+    monkeypatch.setattr(sys, "prefix", str(folder))
+    (folder / PACKAGE / "a/b/__pycache__").mkdir(parents=True)
+    for name in ("__init__.py", "a/b/c.py", "a/b/__pycache__/c.cpython-311.pyc", "data.bin"):
+        (folder / PACKAGE / name).write_text("mine", encoding="utf-8")
+    for path in folder.rglob("*"):
+        os.utime(path, (1, 1))
+    return folder
+
+
+def arm(environment, tmp_path_factory, tier=1):
+    workspace = environment.parent
+    tripwire = Tripwire(str(tmp_path_factory.mktemp("quarantine")), every=None)
+    confinement = build_confinement(
+        tier=tier,
+        policy="workspace-write",
+        roots=[workspace],
+        cwd=workspace,
+        tmp=tmp_path_factory.mktemp("tmp"),
+    )
+    return tripwire.arm(confinement)
+
+
+def overwrite(file: Path) -> None:
+    file.write_text("evil", encoding="utf-8")
+
+
+def overwrite_and_set_times(file: Path) -> None:
+    overwrite(file)
+    os.utime(file, (1, 1))
+
+
+def exchange(file: Path) -> None:
+    (file.parent / "new").write_text("evil", encoding="utf-8")
+    (file.parent / "new").rename(file)
+
+
+def exchange_folder(file: Path) -> None:
+    file.parent.rename(file.parent.with_name("old"))
+    file.parent.mkdir()
+    overwrite(file)
+
+
+@pytest.fixture(autouse=True)
+def settled(monkeypatch):
+    """The changes of the fixture itself are none of the command."""
+    monkeypatch.setattr("agent_magics.exec.protected.installed._TICK", -1)
+
+
+def wait_for_a_tick(folder: Path) -> None:
+    """Wait until the file system's clock has gone on."""
+    probe = folder / "probe"
+    probe.touch()
+    first = probe.stat().st_ctime_ns
+    while probe.stat().st_ctime_ns == first:
+        probe.touch()
+    probe.unlink()
+
+
+@pytest.mark.parametrize("change", [overwrite, overwrite_and_set_times, exchange, exchange_folder])
+def test_a_changed_module_is_told_and_not_imported(environment, tmp_path_factory, change):
+    file = environment / PACKAGE / "a/b/c.py"
+    wait_for_a_tick(environment.parent)
+    watch = arm(environment, tmp_path_factory)
+    wait_for_a_tick(environment.parent)
+    assert is_trusted(str(file))
+    change(file)
+    told = [each for each in watch.finish() if "environment" in each.why]
+    assert [str(file) in each.why for each in told] == [True]
+    assert not is_trusted(str(file)) and is_trusted(str(environment / PACKAGE / "__init__.py"))
+    assert watch.finish() == []
+
+
+def test_compiled_modules_are_removed(environment, tmp_path_factory):
+    compiled = environment / PACKAGE / "a/b/__pycache__/c.cpython-311.pyc"
+    watch = arm(environment, tmp_path_factory)
+    wait_for_a_tick(environment.parent)
+    overwrite_and_set_times(compiled)
+    watch.finish()
+    assert not compiled.exists()
+
+
+@pytest.mark.parametrize("written", ["c.py", "__pycache__/c.cpython-311.pyc"])
+def test_what_a_running_command_wrote_is_not_imported(environment, tmp_path_factory, written):
+    file = environment / PACKAGE / "a/b/c.py"
+    spec = spec_from_file_location("c", file)
+    spec.cached = str(file.parent / "__pycache__/c.cpython-311.pyc")
+    wait_for_a_tick(environment.parent)
+    watch = arm(environment, tmp_path_factory)
+    wait_for_a_tick(environment.parent)
+    assert not trusted_imports._is_changing(spec)
+    overwrite(file.parent / written)
+    assert trusted_imports._is_changing(spec)
+    watch.finish()
+    assert not trusted_imports._is_changing(spec), "judged by its place from now on"
+
+
+def test_nothing_is_searched_where_it_is_mounted_or_stands_elsewhere(environment, tmp_path_factory):
+    watch = arm(environment, tmp_path_factory, tier=2)
+    assert not trusted_imports._changing
+    watch.finish()
+    assert installed_below([str(environment.parent)]) == [str(environment)]
+    assert installed_below([str(tmp_path_factory.mktemp("other"))]) == []
