@@ -9,6 +9,7 @@ from collections.abc import Callable, Container, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import dropwhile
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -76,7 +77,7 @@ class Listing:
         withheld: entries that are not listed, because a rule forbids reading them.
         unreadable: folders that this user has no right to read.
         complete: False when the walk reached a limit; `total` is then a lower bound.
-        timed_out: whether the limit was that of time.
+        unseen: what was not looked through when time ran out; see `FolderWalk.unseen_from`.
     """
 
     entries: tuple[FolderEntry, ...]
@@ -88,7 +89,7 @@ class Listing:
     unreadable: int = 0
     complete: bool = True
     withheld: int = 0
-    timed_out: bool = False
+    unseen: tuple[str, ...] = ()
 
 
 class FolderItem(NamedTuple):
@@ -134,7 +135,7 @@ class FolderWalk:
     Attributes:
         depth: levels to descend, None for all.
         deadline: time of `time.monotonic` at which the walk ends.
-        timed_out: whether it has ended so.
+        stopped_at: the first path (relative) that it had not reached then; "" while it goes on.
     """
 
     root: str
@@ -142,13 +143,25 @@ class FolderWalk:
     include_hidden: bool
     rights: WalkRights
     deadline: float = math.inf
-    timed_out: bool = False
+    stopped_at: str = ""
     withheld: int = 0
     hidden: int = 0
     ignored: int = 0
     ignored_names: list[str] = field(default_factory=list)
     protected: int = 0
     unreadable: int = 0
+    _top: list[FolderItem] = field(default_factory=list)  # the root's own entries, in order
+
+    def unseen_from(self, path: str) -> tuple[str, ...]:
+        """Return the root's own entries that a walk which ended before `path` (relative) has not
+        looked through, in the order of the walk; folders end with "/".
+        """
+        begun = path.partition("/")[0]
+        rest = [*dropwhile(lambda item: item.name != begun, self._top)]
+        names = [printable(f"{item.name}{'/' * (item.kind == 'folder')}") for item in rest]
+        if names and path != begun:
+            names[:1] = [f"{names[0]} from {printable(path)} on"]
+        return tuple(names)
 
     def entries(self) -> Iterator[tuple[str, FolderItem]]:
         """Yield (relative path, entry), folders before files, each folder before its contents.
@@ -162,12 +175,10 @@ class FolderWalk:
     def _entries(self, root: int) -> Iterator[tuple[str, FolderItem]]:
         starts = [("", root)]
         items, rules = self._read(starts[-1], "", rules_above(self.root))
+        self._top = items
         open_folders = [("", iter(items), rules)]
         try:
             while open_folders:
-                if time.monotonic() > self.deadline:
-                    self.timed_out = True
-                    return
                 folder, rest, rules = open_folders[-1]
                 entry = next(rest, None)
                 if entry is None:
@@ -176,6 +187,9 @@ class FolderWalk:
                         os.close(starts.pop()[1])
                     continue
                 path = f"{folder}{entry.name}"
+                if time.monotonic() > self.deadline:
+                    self.stopped_at = path
+                    return
                 yield path, entry
                 deeper = self.depth is None or len(open_folders) < self.depth
                 if deeper and entry.kind == "folder" and self._may_enter(entry):
@@ -305,9 +319,9 @@ def list_folder(
         tuple(walk.ignored_names),
         walk.protected,
         walk.unreadable,
-        fitting.complete and not walk.timed_out,
+        fitting.complete and not walk.stopped_at,
         walk.withheld,
-        walk.timed_out,
+        walk.unseen_from(walk.stopped_at),
     )
 
 

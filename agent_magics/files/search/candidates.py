@@ -55,10 +55,12 @@ class SearchedFiles:
     too_long: list[str] = field(default_factory=list)
     most_at_once: int = field(default_factory=lambda: _most_at_once())
     _is_second: Callable[[os.stat_result], bool] = field(init=False)
+    _walk: FolderWalk = field(init=False)
 
     def __post_init__(self) -> None:
         """Make the judge of secret files, which are not searched under any name."""
         self._is_second = second_name_judge(self.roots)
+        self._walk = FolderWalk(str(self.root), None, False, self.rights, self.deadline)
 
     def batches(self) -> Iterator[list[tuple[str, str]]]:
         """Yield the files, as (folder, name), in lists as long as one process can open."""
@@ -79,12 +81,19 @@ class SearchedFiles:
         self.timed_out = self.timed_out or time.monotonic() > self.deadline
         return self.timed_out
 
+    def unseen_from(self, path: str) -> tuple[str, ...]:
+        """Return what a search that ended before file `path` has not looked through; see
+        `FolderWalk.unseen_from`. Of "", what the walk had not reached.
+        """
+        walk = self._walk
+        return walk.unseen_from(os.path.relpath(path, walk.root) if path else walk.stopped_at)
+
     def _places(self) -> Iterator[tuple[str, str]]:
         if not self.root.is_dir():
             yield os.path.split(self.root)
             return
         judge = self.rights.judge
-        walk = FolderWalk(str(self.root), None, False, self.rights, self.deadline)
+        walk = self._walk
         for name, entry in walk.entries():
             if entry.kind != "file" or not self.matches(name):
                 continue
@@ -92,7 +101,7 @@ class SearchedFiles:
                 self.protected += 1
             else:
                 yield entry.path[: -len(entry.name) - 1], entry.name
-        self.timed_out |= walk.timed_out
+        self.timed_out |= bool(walk.stopped_at)
         self.protected += walk.protected + walk.withheld
         self.ignored, self.ignored_names = walk.ignored, tuple(walk.ignored_names)
 

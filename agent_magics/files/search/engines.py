@@ -105,13 +105,14 @@ class SearchEngine:
         command: the engine's command; files are appended as ``/dev/fd/N``.
         deadline: time of `time.monotonic` at which the search ends.
         unreadable: number of lines that the processes wrote to standard error.
+        stopped_at: the first file that was perhaps not searched when time ran out; "" before that.
     """
 
     command: list[str]
     is_cancelled: Callable[[], bool]
     deadline: float
     unreadable: int = 0
-    timed_out: bool = False
+    stopped_at: str = ""
     _running: "deque[_SearchProcess]" = field(default_factory=deque)
 
     def __enter__(self) -> Self:
@@ -122,6 +123,11 @@ class SearchEngine:
         """End the processes that still run."""
         for run in self._running:
             self._end(run)
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether time has run out."""
+        return bool(self.stopped_at)
 
     @property
     def is_busy(self) -> bool:
@@ -156,8 +162,7 @@ class SearchEngine:
         return run.paths, self._records(run)
 
     def _records(self, run: _SearchProcess) -> Iterator[bytes]:
-        assert run.process.stdout is not None  # it was started with a pipe
-        yield from self._lines(run.process.stdout.fileno())
+        yield from self._lines(run)
         self._running.popleft()
         self._end(run)
 
@@ -170,7 +175,9 @@ class SearchEngine:
             error_output.seek(0)
             self.unreadable += sum(1 for line in error_output if line.strip())
 
-    def _lines(self, pipe: int) -> Iterator[bytes]:
+    def _lines(self, run: _SearchProcess) -> Iterator[bytes]:
+        assert run.process.stdout is not None  # it was started with a pipe
+        pipe = run.process.stdout.fileno()
         parts: list[bytes] = []
         with selectors.DefaultSelector() as selector:
             selector.register(pipe, selectors.EVENT_READ)
@@ -178,7 +185,7 @@ class SearchEngine:
                 if self.is_cancelled():
                     raise RespondToModel("Interrupted while searching.")
                 if time.monotonic() > self.deadline:
-                    self.timed_out = True
+                    self.stopped_at = next(iter(run.paths.values()))
                     return
                 if not selector.select(_HEARTBEAT):
                     continue

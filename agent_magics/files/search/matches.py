@@ -73,6 +73,7 @@ class Found:
         unreadable: files that could not be read.
         complete: False when time ran out; the counts are then lower bounds.
         too_long: files that were not searched, because they have an overlong line.
+        unseen: what was not looked through when time ran out; see `FolderWalk.unseen_from`.
     """
 
     matches: tuple[Match, ...]
@@ -86,6 +87,7 @@ class Found:
     unreadable: int
     complete: bool
     too_long: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()
 
 
 def search(
@@ -151,6 +153,7 @@ def search(
         engine.unreadable + files.unreadable,
         complete=not (engine.timed_out or files.timed_out),
         too_long=tuple(shown_path(path, cwd) for path in files.too_long),
+        unseen=files.unseen_from(engine.stopped_at),
     )
 
 

@@ -32,7 +32,7 @@ from agent_magics.files.text.windows import open_regular, opened_path
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import Json
 from agent_magics.protocol.tools import ToolOutput
-from agent_magics.text.brief import number_of
+from agent_magics.text.brief import brief, first_of, number_of
 
 _MOST_READ_BY_HAND = 10_000  # characters of a result's repr
 FOR_NOTES = 400  # characters of a budget reserved for notes on the result
@@ -207,6 +207,14 @@ def ignored_note(count: int, names: Sequence[str]) -> str:
     return (
         f"{number_of(count, 'entry', 'entries')} left out by .gitignore: {', '.join(shown)}{more}."
     )
+
+
+def stopped_note(seconds: float, unseen: Sequence[str]) -> str:
+    """Return a note on a walk that time has ended, with what it has not looked through."""
+    names = [brief(name, _MOST_NAMED) for name in unseen]
+    shown = first_of(names, max(1, count_fitting(names, _MOST_NAMED)))
+    rest = f" Not looked through: {shown}." if names else ""
+    return f"Stopped after {seconds:.0f} s: there may be more.{rest} Give a smaller folder."
 
 
 class Readable(ABC):

@@ -17,9 +17,8 @@ from agent_magics.tools.files.access import (
     begin_walk,
     count_fitting,
     ignored_note,
+    stopped_note,
 )
-
-_STOPPED = f"Stopped after {SECONDS:.0f} s: there may be more. Give a smaller folder."
 
 
 @tool(parallel=True, mutating=False, assess=assess_read)
@@ -136,8 +135,8 @@ class Entries(Readable, list[FolderEntry]):
     def _notes(self, count: int) -> Iterator[str]:
         listing = self.listing
         yield self._counted(count)
-        if listing.timed_out:
-            yield _STOPPED
+        if listing.unseen:
+            yield stopped_note(SECONDS, listing.unseen)
         if listing.hidden:
             yield f"{number_of(listing.hidden, 'hidden entry', 'hidden entries')} left out."
         if listing.ignored:

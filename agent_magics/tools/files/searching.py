@@ -26,6 +26,7 @@ from agent_magics.tools.files.access import (
     begin_walk,
     count_fitting,
     ignored_note,
+    stopped_note,
 )
 
 OutputMode = Literal["content", "files_with_matches", "count"]
@@ -102,7 +103,7 @@ class _SearchReport(Readable):
         else:
             yield f"No line matches {self.pattern!r} in {self.shown} ({searched})."
         if not found.complete:
-            yield f"Stopped after {search.SECONDS:.0f} s: there may be more. Narrow the search."
+            yield stopped_note(search.SECONDS, found.unseen)
         if found.too_long:
             names = ", ".join(found.too_long[:_MOST_NAMED])
             files = number_of(len(found.too_long), "file")

@@ -395,6 +395,25 @@ def test_a_walk_ends_in_time_and_says_so(tmp_path):
     for name in "abc":
         (tmp_path / name / "deep").mkdir(parents=True)
     listing = folders.list_folder(tmp_path, ".", depth=None, seconds=0.0)
-    assert (listing.complete, listing.timed_out) == (False, True)
+    assert (listing.complete, listing.unseen) == (False, ("a/", "b/", "c/"))
     notes = repr(Entries(listing, ".", OutputGuard(), with_times=False)).split("\n")
-    assert "Stopped after 30 s: there may be more. Give a smaller folder." in notes
+    said = "there may be more. Not looked through: a/, b/, c/. Give a smaller folder."
+    assert f"Stopped after 30 s: {said}" in notes
+
+
+@settings(max_examples=30)
+@given(st.data())
+def test_what_a_walk_has_not_seen_is_what_follows_where_it_ended(tmp_path_factory, data):
+    root = tmp_path_factory.mktemp("tree")
+    for place in data.draw(st.sets(st.from_regex(r"[ab](/[ab]){0,2}/[cd]", fullmatch=True))):
+        (root / place).parent.mkdir(parents=True, exist_ok=True)
+        (root / place).touch()
+    (root / "z").touch()
+    walk = folders.FolderWalk(str(root), None, True, folders.ALL_RIGHTS)
+    seen = [path for path, _ in walk.entries()]
+    ended = data.draw(st.integers(0, len(seen) - 1))
+    begun, *later = walk.unseen_from(seen[ended])
+    rest = dict.fromkeys(path.partition("/")[0] for path in seen[ended:])
+    assert [begun.partition("/")[0], *(name.strip("/") for name in later)] == [*rest]
+    within = f"/ from {seen[ended]} on"
+    assert begun.endswith(within if "/" in seen[ended] else ("a/", "b/", "z"))
