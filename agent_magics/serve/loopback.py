@@ -32,6 +32,9 @@ PATH = "/mcp"
 LARGEST_BODY = 4 * 1024 * 1024
 # Connections at once; each holds one of the kernel's descriptors, of which there are often 1,024.
 MOST_CONNECTIONS = 2 * MOST_CLIENTS
+# Connections that the system keeps until they are accepted, and those accepted in one round of the
+# loop. Too many fill all descriptors, and push out some whose request has not been read yet.
+_LONGEST_QUEUE, _MOST_AT_ONCE = 1024, 8
 _REQUEST_LIMIT = 10.0  # seconds in which a request has to come whole, headers and body
 _STOP_LIMIT = 5.0
 # Otherwise what clients do wrong would appear in the person's cells, as the library's errors.
@@ -43,7 +46,7 @@ class _ClientConnection(H11Protocol):
 
     Any process on this machine can connect, also without the token, and all come from the same
     address. Where there are too many, the connection that has waited longest without a request is
-    closed and the new one accepted.
+    closed, which may be the new one where all others are being answered.
     """
 
     _limit: asyncio.TimerHandle | None = None
@@ -54,9 +57,9 @@ class _ClientConnection(H11Protocol):
         super().connection_made(transport)
         self._waits_since = self.loop.time()
         if len(self.connections) > MOST_CONNECTIONS:
-            ours = [each for each in self.connections if isinstance(each, _ClientConnection)]
-            waiting = [each for each in ours if not each.is_answering]
-            min(waiting, key=lambda each: each._waits_since).hang_up()
+            # Two rounds of the loop later, when what came with it has been read: a request that is
+            # there already is answered, however many connect behind it.
+            self.loop.call_soon(self.loop.call_soon, self._make_room)
         self._watch()
 
     def data_received(self, data: bytes) -> None:
@@ -87,6 +90,13 @@ class _ClientConnection(H11Protocol):
         self.connections.discard(self)
         self.transport.abort()
 
+    def _make_room(self) -> None:
+        """Close the connection that waits longest, where there still are too many."""
+        if len(self.connections) > MOST_CONNECTIONS:
+            ours = [each for each in self.connections if isinstance(each, _ClientConnection)]
+            waiting = [each for each in ours if not each.is_answering]
+            min(waiting, key=lambda each: each._waits_since, default=self).hang_up()
+
     def _watch(self) -> None:
         """Start the timer while a request is incomplete, and cancel it once it is complete."""
         is_whole = self.conn.their_state not in (h11.IDLE, h11.SEND_BODY)
@@ -95,6 +105,16 @@ class _ClientConnection(H11Protocol):
             self._limit = None
         elif not is_whole and self._limit is None:
             self._limit = self.loop.call_later(_REQUEST_LIMIT, self.hang_up)
+
+
+class _WebServer(uvicorn.Server):
+    """Accepts few connections at a time, of a long queue."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to accept connections; asyncio takes one number for both and sets the queue's."""
+        await super().startup(sockets)
+        for each in sockets or ():
+            each.listen(_LONGEST_QUEUE)
 
 
 class Sessions:
@@ -237,8 +257,9 @@ class Serving:
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=1,
+            backlog=_MOST_AT_ONCE,
         )
-        self._web = uvicorn.Server(config)
+        self._web = _WebServer(config)
         self._end = asyncio.Event()
         self._engine = place.agent.session.engine
         self._running = self._engine.spawn(self._run())
@@ -342,7 +363,7 @@ def _listen(port: int) -> socket.socket:
         raise FatalError(f"port={port!r} is no port: use a number up to 65535; 0 takes a free one.")
     try:
         # Listens at once, so that a client that is quicker than our loop is not refused.
-        listener = socket.create_server((HOST, port), backlog=MOST_CLIENTS)
+        listener = socket.create_server((HOST, port), backlog=_LONGEST_QUEUE)
     except OSError as error:
         raise FatalError(
             f"Port {port} of {HOST} cannot be used ({error.strerror}); port=0 takes a free one."

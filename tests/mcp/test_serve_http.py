@@ -308,6 +308,54 @@ def test_connections_that_ask_nothing_keep_nobody_out(served: Any, half: str) ->
         assert [post(served).status_code for _ in range(20)] == [401] * 20
 
 
+def test_a_request_that_is_there_is_answered_however_many_connect_with_it(
+    agent: Agent, served: Any
+) -> None:
+    """All are accepted in one round of the loop; the fair one came first, so it waits longest."""
+    web = served._web
+
+    async def accept(theirs: socket.socket) -> None:
+        protocol = loopback._ClientConnection(web.config, web.server_state, app_state={})
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: protocol, theirs)
+
+    async def accept_all(connections: list[socket.socket]) -> None:
+        await asyncio.gather(*map(accept, connections))
+
+    with ExitStack() as open_ones:
+        pairs = [socket.socketpair() for _ in range(loopback.MOST_CONNECTIONS + 20)]
+        for ours, _ in pairs:
+            open_ones.enter_context(ours)
+        fair = pairs[0][0]
+        fair.sendall(said(PING).replace(b"<host>", httpx2.URL(served.url).netloc))
+        agent.session.engine.spawn(accept_all([theirs for _, theirs in pairs])).result(LIMIT)
+        fair.settimeout(LIMIT)
+        assert fair.recv(12) == b"HTTP/1.1 401"
+
+
+def test_few_connections_are_accepted_at_once(agent: Agent, served: Any) -> None:
+    """A kernel often has 1,024 descriptors, and those that are hung up on are freed later."""
+    url, opened, go_on = (
+        httpx2.URL(served.url),
+        served._web.server_state.connections,
+        threading.Event(),
+    )
+
+    async def most_in_a_round() -> int:
+        most, before = 0, len(opened)
+        while len(opened) < 150:
+            await asyncio.sleep(0)
+            most, before = max(most, len(opened) - before), len(opened)
+        return most
+
+    with ExitStack() as open_ones:
+        agent.session.engine.post(go_on.wait)
+        counted = agent.session.engine.spawn(most_in_a_round())
+        for _ in range(150):
+            open_ones.enter_context(socket.create_connection((url.host, url.port), timeout=LIMIT))
+        go_on.set()
+        assert counted.result(LIMIT) < 40
+
+
 @pytest.mark.parametrize("half", HALF_REQUESTS)
 def test_a_request_that_does_not_come_in_time_is_hung_up_on(
     served: Any, half: str, monkeypatch: pytest.MonkeyPatch
