@@ -35,6 +35,9 @@ MOST_CONNECTIONS = 2 * MOST_CLIENTS
 # Connections that the system keeps until they are accepted, and those accepted in one round of the
 # loop. Too many fill all descriptors, and push out some whose request has not been read yet.
 _LONGEST_QUEUE, _MOST_AT_ONCE = 1024, 8
+# Bytes read of a connection in one round. Who has no token is hung up on in the next one, and small
+# parts of a body take a processor a second for each megabyte.
+_READ_AT_ONCE = 4096
 _REQUEST_LIMIT = 10.0  # seconds in which a request has to come whole, headers and body
 _STOP_LIMIT = 5.0
 # Otherwise what clients do wrong would appear in the person's cells, as the library's errors.
@@ -55,6 +58,7 @@ class _ClientConnection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
         """Accept a connection and close another one where there are too many."""
         super().connection_made(transport)
+        transport.max_size = _READ_AT_ONCE  # type: ignore[attr-defined] # asyncio reads 256 KiB
         self._waits_since = self.loop.time()
         if len(self.connections) > MOST_CONNECTIONS:
             # Two rounds of the loop later, when what came with it has been read: a request that is

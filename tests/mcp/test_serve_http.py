@@ -332,6 +332,35 @@ def test_a_request_that_is_there_is_answered_however_many_connect_with_it(
         assert fair.recv(12) == b"HTTP/1.1 401"
 
 
+def test_little_is_read_of_a_request_without_the_token(agent: Agent, served: Any) -> None:
+    """Reading the small parts of a body takes a processor a second for each megabyte."""
+    read: list[int] = []
+    ended = threading.Event()
+
+    class Counted(loopback._ClientConnection):
+        def data_received(self, data: bytes) -> None:
+            read.append(len(data))
+            super().data_received(data)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            super().connection_lost(exc)
+            ended.set()
+
+    async def accept(theirs: socket.socket) -> None:
+        protocol = Counted(served._web.config, served._web.server_state, app_state={})
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: protocol, theirs)
+
+    ours, theirs = socket.socketpair()
+    with ours:
+        ours.setblocking(False)
+        ours.send(
+            raw(POST, "Transfer-Encoding: chunked", body=b"1\r\n \r\n" * 30_000, length=False)
+        )
+        agent.session.engine.spawn(accept(theirs)).result(LIMIT)
+        assert ended.wait(LIMIT)
+    assert 0 < sum(read) < 20_000
+
+
 def test_few_connections_are_accepted_at_once(agent: Agent, served: Any) -> None:
     """A kernel often has 1,024 descriptors, and those that are hung up on are freed later."""
     url, opened, go_on = (
