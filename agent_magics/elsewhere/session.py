@@ -20,16 +20,33 @@ from agent_magics.engine.session import Session
 from agent_magics.engine.thread import EngineThread
 from agent_magics.engine.turn_config import Parent, TurnConfig
 from agent_magics.model_clients import ModelClients
-from agent_magics.protocol.codec import from_json, to_json
+from agent_magics.protocol.codec import to_json
 from agent_magics.protocol.config import Settings
 from agent_magics.protocol.errors import FatalError, error_text
-from agent_magics.protocol.events import TURN_ENDS, Event, TurnAborted, TurnFailed
+from agent_magics.protocol.events import (
+    TURN_ENDS,
+    ApprovalRequested,
+    ElicitationRequested,
+    Event,
+    Question,
+    TurnAborted,
+    TurnFailed,
+    UserInputRequested,
+)
 from agent_magics.protocol.ops import CallTool, Compact, Interrupt, Op, StartTurn
-from agent_magics.protocol.records import RecordBegun, RequestCharged
+from agent_magics.protocol.records import Entry, RecordBegun, RequestCharged
 from agent_magics.rows.engines.choice import check_portable, engine_of, source_of
 from agent_magics.rows.engines.coordinator import Engine, OtherVersion, read_invited
-from agent_magics.rows.engines.link import Link
+from agent_magics.rows.engines.link import MOST_OF_WORKER, Link
+from agent_magics.rows.engines.messages import (
+    MALFORMED,
+    MOST_OF_SENTENCE,
+    counted,
+    noun_of,
+    number_of,
+)
 from agent_magics.rows.engines.worker import Invitation
+from agent_magics.text.brief import brief_line
 
 # Seconds in which a worker stops its sub-agent; then it is let go as it is.
 STOPPING = 10.0
@@ -39,6 +56,10 @@ LOST = (
     "The worker it was in has ended, or cannot be reached any more; what it did there stays as it "
     "is."
 )
+# What a worker may ask: none of its code runs on this kernel's main thread. How many questions may
+# be open; of how many events the engine lets others have their turn.
+QUESTIONS = (ApprovalRequested, UserInputRequested, ElicitationRequested)
+MOST_OPEN, AT_ONCE = 32, 100
 _STAMP = frozenset(field.name for field in fields(Event))
 
 
@@ -185,18 +206,22 @@ class SessionElsewhere(Session):
         try:
             while True:
                 async with asyncio.timeout(SILENT):
-                    message = await link.read()
+                    message = await link.read(MOST_OF_WORKER)
                 match message:
-                    case ["happened", happened]:
-                        if self._take(op.turn_id, map(from_json, happened), parent):
+                    case ["happened", list() as happened]:
+                        if await self._take(op.turn_id, happened, parent):
                             return
-                    case ["ask", int() as number, question]:
-                        asking = self._ask(link, number, from_json(question), parent)
-                        self._asking[number] = asyncio.create_task(asking)
-                    case ["withdraw", number] if number in self._asking:
-                        self._asking[number].cancel()
+                    case ["ask", number, question]:
+                        self._begin_to_ask(link, number_of(number), question, parent)
+                    case ["withdraw", number]:
+                        if (asking := self._asking.get(number_of(number))) is not None:
+                            asking.cancel()
                     case ["failed", sentence]:
-                        raise FatalError(str(sentence))
+                        raise FatalError(brief_line(str(sentence), MOST_OF_SENTENCE))
+                    case ["alive"]:
+                        pass
+                    case _:
+                        raise FatalError(MALFORMED)
         except (EOFError, TimeoutError):
             raise FatalError(LOST) from None
         finally:
@@ -241,10 +266,20 @@ class SessionElsewhere(Session):
         finally:
             server.close()
 
-    def _take(self, turn_id: str, happened: Any, parent: Parent) -> bool:
-        """Emit, record and charge what happened in the worker; return whether the turn ended."""
-        for each in happened:
+    async def _take(self, turn_id: str, happened: list[Any], parent: Parent) -> bool:
+        """Emit, record and charge what happened in the worker; return whether the turn ended.
+
+        Raises:
+            FatalError: it is something that happens in no worker.
+        """
+        for place, data in enumerate(happened):
+            if place % AT_ONCE == AT_ONCE - 1:
+                await asyncio.sleep(0)
+            each = noun_of(data, (Event, Entry))
+            if isinstance(each, Question | RecordBegun):
+                raise FatalError(MALFORMED)
             if isinstance(each, RequestCharged):
+                counted(each.usage)
                 self.conversation.charge(each.model, each.usage)
                 parent.charge(each.model, each.usage)
             elif isinstance(each, Event):
@@ -255,6 +290,12 @@ class SessionElsewhere(Session):
             else:
                 self.outbox.keep(each)
         return False
+
+    def _begin_to_ask(self, link: Link, number: int, data: Any, parent: Parent) -> None:
+        if number in self._asking or len(self._asking) >= MOST_OPEN:
+            raise FatalError(MALFORMED)
+        asking = self._ask(link, number, noun_of(data, QUESTIONS), parent)
+        self._asking[number] = asyncio.create_task(asking)
 
     async def _ask(self, link: Link, number: int, question: Any, parent: Parent) -> None:
         """Ask the person what the worker asks, and send the answer."""

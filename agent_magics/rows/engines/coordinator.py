@@ -18,12 +18,21 @@ from agent_magics._version import __version__
 from agent_magics.listening import stop_listening
 from agent_magics.protocol.errors import FatalError
 from agent_magics.rows.asking import NotSent, Pace, RowAnswer, RowQuestion
-from agent_magics.rows.engines.link import MOST_AT_FIRST, Link
-from agent_magics.rows.engines.messages import checked, given, number_of, numbered, report_of
+from agent_magics.rows.engines.link import MOST_AT_FIRST, MOST_OF_WORKER, Link
+from agent_magics.rows.engines.messages import (
+    MALFORMED,
+    MOST_OF_SENTENCE,
+    checked,
+    given,
+    number_of,
+    numbered,
+    report_of,
+)
 from agent_magics.rows.engines.worker import GROUP, Assignment, Invitation
 from agent_magics.rows.remote.client import CONCURRENCY
 from agent_magics.rows.remote.gate import FIRST
 from agent_magics.rows.remote.limits import Limits
+from agent_magics.text.brief import brief_line
 
 # Serves one connection until it ends; see `asyncio.start_server`.
 Serve: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -359,7 +368,7 @@ class Coordinator:
         self._spread()
         try:
             while True:
-                await self._hear(worker, await worker.link.read())
+                await self._hear(worker, await worker.link.read(MOST_OF_WORKER))
         finally:
             self._workers.remove(worker)
             worker.gone.set()
@@ -369,7 +378,9 @@ class Coordinator:
 
     async def _hear(self, worker: Worker, message: Sequence[Any]) -> None:
         match message:
-            case ["answers", list() as answers, [in_flight, allowed, limit]]:
+            case ["answers", list() as answers, [in_flight, allowed, limit]] if (
+                len(answers) <= MOST_HELD
+            ):
                 pace = checked(Pace(in_flight, allowed, limit))
                 read = list(map(numbered, answers))
                 worker.count(len(read))
@@ -387,7 +398,10 @@ class Coordinator:
                     del worker.held[number]
                     self._drop_unsent(number)
             case ["failed", sentence]:
-                self._refuse(worker, FatalError(str(sentence)))
+                words = brief_line(str(sentence), MOST_OF_SENTENCE)
+                self._refuse(worker, FatalError(words))
+            case _:
+                raise FatalError(MALFORMED)
 
     def _spread(self) -> None:
         """Share a limit of requests among the workers, and the messages that the kernel takes."""

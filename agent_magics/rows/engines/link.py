@@ -10,8 +10,9 @@ from typing import Any
 
 from agent_magics.protocol.errors import FatalError
 
-# Bytes of a message: of the first one, of which nobody knows yet who sent it, and of any other.
-MOST_AT_FIRST, MOST = 4096, 1 << 30
+# Bytes of a message: of the first one, of which nobody knows yet who sent it, of another one to the
+# kernel, and of one to a worker.
+MOST_AT_FIRST, MOST_OF_WORKER, MOST = 4096, 128 << 20, 1 << 30
 _LENGTH = 4
 
 BROKEN = "A message of {size:,} bytes came, more than the {most:,} that one may have."

@@ -1,16 +1,18 @@
 """Writes questions and answers as JSON for `Link`, and checks all that workers send."""
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import astuple, fields
 from typing import Any, TypeVar
 
-from agent_magics.protocol.codec import is_typed, to_json
+from agent_magics.protocol.codec import from_json, is_typed, to_json
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import Usage, UserMessage
 from agent_magics.rows.asking import Pace, RowAnswer, RowQuestion
 from agent_magics.rows.remote.limits import Report, Stated
+from agent_magics.text.brief import brief
 
 MOST_NUMBER = 1e12
+MOST_OF_SENTENCE, MOST_OF_KIND = 2_000, 100  # characters of an error, and of its kind
 MALFORMED = "A worker sent what is no message of this version."
 
 Part = TypeVar("Part", Pace, Report, Stated)
@@ -48,7 +50,34 @@ def decoded(answer: Sequence[Any]) -> RowAnswer:
             (str() | None) as error,
             str() as kind,
         ] if all(map(_is_number, (*usage, cost))):
-            return RowAnswer(text, Usage(*usage), cost, error, kind)
+            said = error and brief(error, MOST_OF_SENTENCE)
+            return RowAnswer(text, Usage(*usage), cost, said, brief(kind, MOST_OF_KIND))
+    raise FatalError(MALFORMED)
+
+
+def noun_of(data: Any, kinds: tuple[type, ...]) -> Any:
+    """Return an event, entry or question of one of these kinds, whose fields have their types.
+
+    Raises:
+        FatalError: it is none.
+    """
+    try:
+        noun = from_json(data)
+    except (FatalError, TypeError, AttributeError, RecursionError):
+        raise FatalError(MALFORMED) from None
+    if isinstance(noun, kinds) and is_typed(noun):
+        return noun
+    raise FatalError(MALFORMED)
+
+
+def counted(usage: Usage) -> Usage:
+    """Return a usage whose numbers are bounded.
+
+    Raises:
+        FatalError: they are not.
+    """
+    if all(map(_is_number, astuple(usage))):
+        return usage
     raise FatalError(MALFORMED)
 
 

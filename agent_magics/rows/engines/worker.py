@@ -30,6 +30,8 @@ from agent_magics.rows.remote.client import CONCURRENCY, RowClient
 from agent_magics.rows.remote.gate import FIRST
 from agent_magics.rows.remote.limits import MINUTE, Allowance, Report
 
+# Characters of answers that are given back at once; JSON takes up to six bytes for one.
+FULL = 1 << 23
 # Seconds in which few workers gather answers, between signs of life, and to connect.
 GROUP, TICK, CONNECT = 0.02, 0.5, 20.0
 
@@ -240,6 +242,7 @@ class WorkerSession:
         self._running: dict[int, asyncio.Task[None]] = {}
         self._begun = 0
         self._group: list[tuple[Any, ...]] = []
+        self._size = 0  # characters of the group
         self._sent_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._ended: asyncio.Future[str]
@@ -326,9 +329,13 @@ class WorkerSession:
         finally:
             del self._running[number]
         self._group.append((number, *encoded(answer)))
+        self._size += len(answer.text)
         if self._timer is None:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_at(max(loop.time(), self._sent_at + self._hold), self._flush)
+        if self._size > FULL:
+            self._timer.cancel()
+            self._flush()
 
     def _items(self, given: Any) -> tuple[Item, ...]:
         """Return the messages of a question: see `messages.given`."""
@@ -343,7 +350,7 @@ class WorkerSession:
     def _flush(self) -> None:
         """Give all answers back that came since the last time."""
         self._timer, self._sent_at = None, asyncio.get_running_loop().time()
-        group, self._group = self._group, []
+        group, self._group, self._size = self._group, [], 0
         self._begun -= len(group)
         self._link.send("answers", group, self._pace())
         self._start()

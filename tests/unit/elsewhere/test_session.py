@@ -7,6 +7,7 @@ import signal
 import socket
 import threading
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Literal
 
 import pytest
@@ -18,6 +19,7 @@ from agent_magics.elsewhere import session
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import ApprovalRequested, ToolCallCompleted
 from agent_magics.records.places import rollout_folder
+from agent_magics.rows.engines.link import MOST_OF_WORKER
 from tests.support.models.responses_server import Reply, ResponsesServer, function_call
 from tests.support.rows.echo import Echo
 from tests.support.rows.watchers import wait_until
@@ -223,20 +225,54 @@ def test_a_worker_that_does_not_answer_is_let_go(pool, monkeypatch):
     assert (result.status, result.error) == ("aborted", "closed by the program")
 
 
-# What no worker of ours sends: bytes are sent as they are.
+def event(kind, **given):
+    return {"type": kind, "seq": 1, "at": 0.0, "turn_id": "", "agent": "", **given}
+
+
+def charged(**usage):
+    given = {"type": "Usage", **usage}
+    return ["happened", [{"type": "RequestCharged", "model": "gpt-4o-mini", "usage": given}]]
+
+
+def asking(number, **given):
+    words = dict.fromkeys(("question_id", "call_id", "tool", "target", "arguments", "reason"), "x")
+    return ["ask", number, event("ApprovalRequested", **{**words, **given})]
+
+
+WORK = event("MainThreadWork", question_id="q", call_id="c", work="python", name="evil")
+# What no worker of ours sends: bytes are sent as they are, and each part of a tuple.
 BROKEN = {
+    "spending below nothing": charged(input_tokens=-1_000_000),
+    "spending that is text": charged(input_tokens="ten"),
+    "spending without end": charged(input_tokens=10**400),
+    "a cost that is no number": charged(reported_cost=float("nan")),
+    "an answer that is a number": ["happened", [event("TurnCompleted", text=5)]],
+    "the beginning of a record": [
+        "happened",
+        [{"type": "RecordBegun", "conversation": "x", "agent": "x", "settings": {"cwd": "/"}}],
+    ],
+    "an operation as event": ["happened", [{"type": "Interrupt", "turn_id": "x"}]],
+    "an item that is text": ["happened", [{"type": "ItemAdded", "item": "x"}]],
+    "a question as event": ["happened", [asking(1)[2]]],
+    "work for the main thread": ["ask", 1, WORK],
+    "a question with a list for text": asking(1, target=["x"]),
+    "two questions of one number": (asking(1), asking(1)),
+    "more questions than a turn has": tuple(map(asking, range(session.MOST_OPEN + 1))),
+    "more than a message may have": b"x" * (MOST_OF_WORKER + 1),
     "a list of nothing": [],
     "an object": {"a": 1},
     "no JSON": b"{",
     "no text": b"\xff\xfe",
     "nested without end": b"[" * 100_000,
     "a huge number": b"[" + b"9" * 5000 + b"]",
+    "an unknown word": ["evil", 1],
     "events that are no list": ["happened", 5],
     "an event of no type": ["happened", [{"type": "Nothing"}]],
     "an event with other fields": ["happened", [{"type": "TurnCompleted", "x": 1}]],
     "a question that is text": ["ask", 1, "x"],
     "a question without fields": ["ask", 1, {"type": "ApprovalRequested"}],
     "a question that has no number": ["withdraw", [1]],
+    "a long sentence": ["failed", "x\n" * 100_000],
     "half a lone letter": ["failed", "\ud800"],
 }
 
@@ -250,15 +286,18 @@ def test_a_worker_that_says_what_is_no_message_is_its_failure(threads, monkeypat
             link.connect(invitation.place)
             link.sendall(framed(["hello", invitation.token, 1, __version__]))
             coming.read(int.from_bytes(coming.read(4), "big"))
-            link.sendall(framed(said))
-            coming.read()  # until it is let go
+            with suppress(OSError):  # it is let go before all was sent
+                for each in said if isinstance(said, tuple) else (said,):
+                    link.sendall(framed(each))
+                coming.read()  # until it is let go
         return ""
 
     with ResponsesServer(["Fine."]) as server, agent_for(server) as agent:
         with monkeypatch.context() as replaced:
             replaced.setattr(session, "attend", attend)
             result = agent.spawn("Work.", engine=threads).result(PATIENCE)
-        assert result.status == "failed" and "\n" not in result.error
+        assert result.status == "failed" and "\n" not in result.error[:3000] == result.error
+        assert agent.session.conversation.spending.usage.input_tokens == 0
         assert agent.spawn("Work.", engine=threads).result(PATIENCE).text == "Fine."
 
 

@@ -277,6 +277,24 @@ def test_a_worker_can_send_anything():
     run(play)
 
 
+@pytest.mark.parametrize(
+    "message",
+    [["answers", [[1, *ANSWER]] * 20_001, PACE], ["evil", 1], ["answers", [[1, *ANSWER]], PACE, 5]],
+    ids=["more answers than questions", "another word", "more parts"],
+)
+def test_a_worker_that_sends_what_none_of_ours_does_is_hung_up_on(message):
+    async def play(coordinator, engine):
+        with pytest.raises(FatalError, match="no message of this version"):
+            await coordinator._hear(Worker(link=NoLink()), message)
+
+    run(play)
+
+
+def test_what_a_worker_says_of_an_error_is_short():
+    said = decoded(encoded(RowAnswer(error="e" * 1_000_000, kind="k" * 1_000_000)))
+    assert (len(said.error), len(said.kind)) == (2_000, 100)
+
+
 def test_a_worker_answers_only_what_it_was_given():
     async def play(coordinator, engine):
         given, other = Worker(link=NoLink()), Worker(link=NoLink())
