@@ -86,6 +86,7 @@ class Session:
             FatalError: there is no such turn, or the record cannot be written.
         """
         self.begin_record()
+        name = self._without_keys(name)
         return self._archive.fork(self.conversation, turn, name, running=self.turns.prompt)
 
     def rename(self, conversation: str, name: str) -> None:
@@ -94,6 +95,7 @@ class Session:
         Raises:
             FatalError: there is no such record, another kernel uses it, or it cannot be written.
         """
+        name = self._without_keys(name)
         if conversation == self.conversation.id:
             self.begin_record()
             self.outbox.keep(ConversationNamed(name=name))
@@ -190,6 +192,11 @@ class Session:
         self.outbox.listen(op.turn_id, listener, turn_config.secrets, after)
         self.turns.turn_configs[op.turn_id] = turn_config
         self.submit(op)
+
+    def _without_keys(self, text: str) -> str:
+        """Return a name that the person gives without keys, which it would show for ever."""
+        self._notice_keys(text)
+        return self.outbox.redacted(text)
 
     def _notice_keys(self, text: str) -> None:
         """Redact keys that the person types into what is added to the running prompt."""

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent_magics import Agent, Call, tool
+from agent_magics.config_files.places import state_folder
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.file_history.journal import FILE
 from agent_magics.files.trusted_imports import _distrusted, distrust
@@ -50,6 +51,19 @@ def agent():
 
 def tree() -> dict[str, str]:
     return {str(p): p.read_text() for p in sorted(Path().rglob("*")) if p.is_file()}
+
+
+def test_no_name_of_what_is_stored_holds_a_key(agent):
+    key = f"sk-proj-{'aB3dE5fG' * 4}"
+    one = agent(Call("write_file", {"path": "a.txt", "content": "a"}), "Done.")
+    one.run_sync(f"Use {key}.")
+    one.session.rename(one.session.conversation.id, f"with {key}")
+    forked = one.session.fork(name=f"from {key}")
+    one.session.rename(forked, f"as {key[:-1]}X")
+    one.close()
+    stored = [each for each in state_folder().rglob("*.jsonl") if each.is_file()]
+    assert len(stored) >= 3
+    assert [each.name for each in stored if key[:-1] in each.read_text("utf-8")] == []
 
 
 def test_patches_and_commands_of_a_turn_are_one_diff_and_undone_together(agent):

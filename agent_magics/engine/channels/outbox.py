@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from agent_magics.engine.channels.redaction import EventRedactor, Unstamped, redact
+from agent_magics.engine.channels.redaction import EventRedactor, Unstamped, redact, redact_text
 from agent_magics.engine.channels.rollout import Rollout
 from agent_magics.engine.thread import EngineThread
 from agent_magics.protocol.errors import clause
@@ -115,6 +115,10 @@ class Outbox:
             self._secrets = sorted({*self._secrets, *secrets}, key=len, reverse=True)
             for turn in self._turns.values():
                 turn.redactor.secrets = self._secrets
+
+    def redacted(self, text: str) -> str:
+        """Return a text without the secrets of all turns so far."""
+        return redact_text(self._secrets, text)
 
     def emit(self, turn_id: str, kind: type[Event], **fields: Any) -> None:
         """Stamp an event; it is recorded and shown at the loop's next step. From any thread."""

@@ -219,7 +219,7 @@ class TurnRunner:
         emit(
             TurnStarted, prompt=prompt, output=turn_config.output.name if turn_config.output else ""
         )
-        self.conversation.files.name(op.turn_id, prompt)
+        self.conversation.files.name(op.turn_id, redact_text(turn_config.secrets, prompt))
         for message in (*self.conversation.take_notes(), *turn_config.warnings()):
             emit(Warned, message=message)
         if turn_config.servers is not None:
