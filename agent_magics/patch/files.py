@@ -51,6 +51,10 @@ class TextFile:
         """The lines without their line breaks."""
         return [line.removesuffix("\r") for line in self.raw]
 
+    def as_written(self, text: str) -> str:
+        """Return a text for this file without a byte order mark that the file already has."""
+        return text.removeprefix(_BOM) if self.bom else text
+
     def encode(self) -> bytes:
         """Return the file's bytes."""
         body = "\n".join(self.raw) + ("\n" if self.raw and self.terminated else "")

@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from unicodedata import normalize
 
 from agent_magics.patch.grammar import Chunk
 from agent_magics.protocol.errors import RespondToModel
@@ -22,7 +23,7 @@ _PLAIN = _DASHES | _SINGLE_QUOTES | _DOUBLE_QUOTES | _SPACES
 
 
 def _fold(line: str) -> str:
-    return with_plain_signs(line).strip()
+    return normalize("NFC", with_plain_signs(line)).strip()
 
 
 def with_plain_signs(text: str) -> str:

@@ -384,6 +384,7 @@ def _rewritten(old: TextFile, operation: AddFile) -> tuple[list[Edit], TextFile]
     breaks.
     """
     lines = [line.removesuffix("\r") for line in operation.lines]
+    lines[:1] = map(old.as_written, lines[:1])
     edits = _complete_last_line(old, differences(old.lines, lines))
     last = len(old.raw)
     reaches_end = bool(edits) and edits[-1].end == last

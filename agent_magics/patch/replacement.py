@@ -118,7 +118,7 @@ def replace_text(text: TextFile, operation: ReplaceText) -> Replacement:
         RespondToModel: the old text does not occur, or several times.
     """
     whole = "\n".join(text.lines) + ("\n" if text.lines and text.terminated else "")
-    old, new = _plain(operation.old), _plain(operation.new)
+    old, new = (text.as_written(_plain(each)) for each in (operation.old, operation.new))
     if not old and whole:
         raise RespondToModel(
             f"it is there already and not empty; give the text to replace in {operation.asked_as}"

@@ -328,6 +328,12 @@ APPLIED = {
         {"a": "s = \u201cit\u2019s\u201d \u2013 ok\nx\n".encode()},
         "M a\na line 1: applied by: punctuation\n",
     ),
+    "accents in one sign or two": (
+        {"a": "cafe\u0301 = 1\n2\n".encode()},
+        ["*** Update File: a", " caf\u00e9 = 1", "-2", "+x"],
+        {"a": "cafe\u0301 = 1\nx\n".encode()},
+        "M a\na line 1: applied by: punctuation\n",
+    ),
     "exact is preferred to fuzzy": (
         {"a": b"  x\nx\n"},
         ["*** Update File: a", "-x", "+y"],

@@ -119,6 +119,19 @@ def test_of_any_text_only_what_was_asked_changes(tmp_path_factory, before, old, 
     assert path.read_text(encoding="utf-8") == before.replace(old, new)
 
 
+@pytest.mark.parametrize("mark", ["", "\ufeff"], ids=["without the mark", "with the mark"])
+def test_a_byte_order_mark_stands_once_however_it_is_sent(here, mark):
+    file = here / "a.csv"
+    for change in (
+        lambda: write_file("a.csv", f"{mark}b\n"),
+        lambda: edit_file("a.csv", f"{mark}a\n", f"{mark}b\n"),
+        lambda: apply_patch(file_path="a.csv", original_content=f"{mark}a", updated_content="b"),
+    ):
+        file.write_bytes("\ufeffa\n".encode())
+        change()
+        assert file.read_bytes() == "\ufeffb\n".encode()
+
+
 @pytest.mark.parametrize("text", ['{"v": 2}', '{"v": 2}\n', "a\r\nb", ""])
 def test_a_new_file_holds_what_was_given(here, text):
     for name, make in {
