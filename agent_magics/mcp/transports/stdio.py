@@ -56,10 +56,15 @@ def server_environment(config: McpServerConfig, source: Mapping[str, str]) -> di
 
 def _looks_in_its_folder(config: McpServerConfig) -> bool:
     """Tell whether Python would import modules from the workspace, which the model can write."""
-    if not Path(config.command or "").name.startswith(("python", "pypy")):
-        return any("-m" in arg.split() for arg in config.args)
+    commands = _commands_of(config)
+    return any(_takes_a_module(each[at:]) for each in commands for at in range(len(each)))
+
+
+def _takes_a_module(words: Sequence[str]) -> bool:
+    if not program_of(words[0]).startswith(("python", "pypy")):
+        return False
     is_value = False
-    for arg in config.args:
+    for arg in words[1:]:
         if not (is_value or arg.startswith("-")):
             return False  # a script, which finds the modules beside it
         if not is_value and _MODULE_OPTION.match(arg):
@@ -83,12 +88,17 @@ _FETCHING_WITH = frozenset(
 
 def _fetches(config: McpServerConfig) -> bool:
     """Tell whether a server is downloaded, also by a command behind a wrapper or in a script."""
+    commands = _commands_of(config)
+    return any(_is_fetching(each[at:]) for each in commands for at in words_that_run(each))
+
+
+def _commands_of(config: McpServerConfig) -> list[Sequence[str]]:
+    """Return a server's command line, and the commands in it behind wrappers or in a script."""
     words = [config.command or "", *config.args]
     try:
-        commands = [words, *loose_commands_of(words, Effort())]
-    except TooLongToJudge:
-        return True
-    return any(_is_fetching(each[at:]) for each in commands for at in words_that_run(each))
+        return [words, *loose_commands_of(words, Effort())]
+    except TooLongToJudge:  # it may be any
+        return [words, ["npx"], ["python", "-m"]]
 
 
 def _is_fetching(words: Sequence[str]) -> bool:

@@ -1,6 +1,7 @@
 """Where modules may come from, and whose imports that concerns."""
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -169,16 +170,25 @@ def test_a_plugin_beside_a_module_in_the_workspace_is_none(tmp_path):
             "python -umname",
         ),
         *("python -X dev -m name", "python -W ignore -OBm name", "/opt/python3.12 -Xdev -mname"),
-        *("pypy3 -mname", "env python -m name", "uv run python -m name"),
+        *("pypy3 -mname", "env python -m name", "uv run python -m name", "env python -mname"),
+        *(
+            "sh -c 'exec python3 -um name'",
+            "bash -lc 'cd x; python -mname'",
+            "env -i python -Imname",
+        ),
+        *("timeout 60 python -c code", "nice -n 5 python -W ignore -mname"),
     ],
 )
 def test_a_server_does_not_take_its_module_from_the_workspace(line):
-    command, *words = line.split()
+    command, *words = shlex.split(line)
     config = McpServerConfig("name", command, tuple(words))
     assert server_environment(config, {})["PYTHONSAFEPATH"] == "1"
 
 
-@pytest.mark.parametrize("line", ["python server.py -c x", "python -u server.py -m x", "node -c x"])
+@pytest.mark.parametrize(
+    "line",
+    ["python server.py -c x", "python -u server.py -m x", "node -c x", "uv run server.py -m x"],
+)
 def test_a_server_s_script_finds_the_modules_beside_it(line):
     command, *words = line.split()
     config = McpServerConfig("name", command, tuple(words))
