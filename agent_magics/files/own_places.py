@@ -191,13 +191,14 @@ def is_named_for_git(path: str) -> bool:
     """Tell whether git reads a file because the configuration of a repository around it, or of its
     user, says so.
     """
+    named = list[str]()
     folder = path
     while len(folder := os.path.dirname(folder)) > 1:
         dot_git = f"{folder}/.git"
-        for git_folder in git_folders(dot_git):
-            if is_below(path, named_for_git(git_folder, dot_git)):
-                return True
-    return is_below(path, named_for_git("", ""))
+        if os.path.lexists(dot_git):
+            for git_folder in git_folders(dot_git):
+                named += named_for_git(git_folder, dot_git)
+    return is_below(path, named or named_for_git("", ""))
 
 
 def _of_user() -> tuple[str, ...]:

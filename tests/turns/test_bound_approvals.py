@@ -158,6 +158,19 @@ def test_a_named_file_that_changes_while_the_question_is_open_is_asked_about_aga
     assert not (project / "said").exists()
 
 
+def test_data_may_change_meanwhile_where_nothing_runs_it(project):
+    asked = []
+
+    def answer(question):
+        asked.append(question)
+        (project / "run.log").write_text(f"line {len(asked)}\n", encoding="utf-8")
+        return "approve"
+
+    agent = agent_with(answer, cwd=project, approval="on-request")
+    output = agent.call_sync("shell_command", escalated("tail -n 1 *.log | cut -c1-80"))
+    assert "line 1" in output.text and len(asked) == 1
+
+
 @pytest.mark.parametrize("line", ["touch made", "mkdir -p d1 && touch d1/made", "rm -f b; ls | wc"])
 def test_what_is_known_whole_may_be_allowed_for_longer(project, line):
     asked = []

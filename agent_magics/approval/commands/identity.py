@@ -216,6 +216,8 @@ def _named_files(commands: Iterable[Sequence[str]], cwd: str) -> Iterator[str]:
     Where names are composed when it runs, every file in these folders may be meant.
     """
     words = [word for words in commands for word in words if "\0" not in word]
+    # What only reads data may go on beside something that writes it (`tail *.log`).
+    runs_files = not (commands[1:] and all(map(_runs_only_what_it_names, commands[1:])))
     pieces = (piece for word in words for piece in (word, *word.split("="), *_NAME.findall(word)))
     named = dict.fromkeys(expanded(piece) for piece in pieces if piece)
     names = list(islice(named, _MOST_NAMES))
@@ -224,7 +226,7 @@ def _named_files(commands: Iterable[Sequence[str]], cwd: str) -> Iterator[str]:
     folders = [cwd, *islice(filter(os.path.isdir, paths), _MOST_FOLDERS)]
     for folder in dict.fromkeys(folders):
         paths = [os.path.join(folder, name) for name in names]
-        if len(named) > _MOST_NAMES or any(map(_COMPOSED.search, words)):
+        if runs_files and (len(named) > _MOST_NAMES or any(map(_COMPOSED.search, words))):
             paths += islice(_entries_in(folder), _MOST_BELOW)
         yield from filter(os.path.isfile, paths)
     below = (folder for folder in folders if not is_below(cwd, (os.path.normpath(folder),)))
