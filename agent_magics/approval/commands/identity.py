@@ -10,7 +10,7 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from itertools import chain, islice
@@ -210,7 +210,7 @@ def _commands_in(argv: Sequence[str]) -> list[Sequence[str]]:
     return [argv, *found[:_MOST_COMMANDS]]
 
 
-def _named_files(commands: Iterable[Sequence[str]], cwd: str) -> Iterator[str]:
+def _named_files(commands: Sequence[Sequence[str]], cwd: str) -> Iterator[str]:
     """Yield the files that words may name, relative to any folder the command may change to.
 
     Where names are composed when it runs, every file in these folders may be meant.
