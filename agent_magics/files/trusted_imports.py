@@ -26,7 +26,7 @@ _NOTEBOOK = ("IPython.", "ipykernel.")
 _HARMLESS = (BuiltinImporter, FrozenImporter)
 
 _distrusted: set[str] = set()
-_changing: dict[object, int] = {}  # commands that may write modules -> since when, in ns
+_changing: int | None = None  # since when modules may be changed that nobody has looked at; ns
 
 
 def distrust(folders: Iterable[str | os.PathLike[str]]) -> None:
@@ -35,14 +35,12 @@ def distrust(folders: Iterable[str | os.PathLike[str]]) -> None:
         _distrusted.update((os.path.abspath(folder), real_path(folder)))
 
 
-def distrust_changes(command: object, since: int | None) -> None:
-    """Import no module that was changed after the time `since` (ns) while a command runs which may
-    write the kernel's own places; None once it has ended.
+def distrust_changes(since: int | None) -> None:
+    """Import no module of the kernel's own places that was changed after a time in ns, since which
+    commands may write there; None once all changes have been looked at.
     """
-    if since is None:
-        _changing.pop(command, None)
-    else:
-        _changing[command] = since
+    global _changing  # what is imported is the process's
+    _changing = since
 
 
 def is_trusted(path: str) -> bool:
@@ -156,7 +154,7 @@ class _Guarded:
         trusted = self._trusted(path)
         # Most modules are parts of a trusted package: found the same whoever imports. A reloaded
         # module (`%autoreload`) stays where it is.
-        is_same = path is not None and trusted == [*path] and not _changing
+        is_same = path is not None and trusted == [*path] and _changing is None
         is_free = target is not None or is_same
         importer = _Importer.PERSON if is_free else _importer()
         if importer is not _Importer.PERSON:
@@ -196,8 +194,8 @@ def _is_trusted_spec(spec: ModuleSpec) -> bool:
 
 
 def _is_changing(spec: ModuleSpec) -> bool:
-    """Tell whether a command that runs may have written a module, or its compiled form."""
-    since, writable = min(_changing.values(), default=None), _writable()
+    """Tell whether a command may have written a module, or its compiled form."""
+    since, writable = _changing, _writable()
     if since is None:
         return False
     for file in filter(None, (spec.origin, spec.cached)):

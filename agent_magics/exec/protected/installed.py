@@ -5,6 +5,7 @@ imports it no more, and compiled modules are removed, since Python writes them a
 """
 
 import os
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -26,42 +27,74 @@ def installed_below(roots: Sequence[str]) -> list[str]:
 
 
 class Installed:
-    """The kernel's environment in the writable folders of one command.
+    """The kernel's environment, as far as commands may write it; thread-safe.
 
-    Args:
-        roots: these folders.
+    A search takes some 4 us a file, so no command waits for it: until it has ended, no module that
+    was changed since the first of the commands began is imported.
     """
 
-    def __init__(self, roots: Sequence[str]) -> None:
-        self.since = time.time_ns() - _TICK
-        self._places = installed_below(roots)
-        if self._places:
-            distrust_changes(self, self.since)
+    def __init__(self) -> None:
+        self._places: set[str] = set()
+        self._commands: set[object] = set()
+        self._begun = 0  # commands
+        self._since: int | None = None  # ns; what was changed since then has not been looked at
+        self._lock = threading.Lock()
 
-    def release(self) -> None:
-        """Record that the command has ended."""
-        distrust_changes(self, None)
+    def begin(self, command: object, roots: Sequence[str]) -> None:
+        """Record that a command starts which may write the folders `roots`."""
+        places = installed_below(roots)
+        if not places:
+            return
+        with self._lock:
+            self._places.update(places)
+            self._commands.add(command)
+            self._begun += 1
+            self._change_since(time.time_ns() - _TICK if self._since is None else self._since)
 
-    def examine(self) -> Iterator[Finding]:
-        """Yield what was changed since the last time, or since the command began."""
-        for place in self._places:
-            began, deadline = time.time_ns() - _TICK, time.monotonic() + _LONGEST
-            changed = list(_changed(place, self.since, deadline))
-            self.since = began
-            if time.monotonic() > deadline:
-                yield Finding(place, "not protected", why="it is too large to be looked through")
-            compiled = [path for path in changed if path.endswith(".pyc")]
-            for path in compiled:
-                with suppress(OSError), folder_of(path) as (folder, name):
-                    os.unlink(name, dir_fd=folder)
-            if others := [path for path in changed if path not in set(compiled)]:
-                suspect = {*map(_module_of, others)}
-                distrust(suspect if len(suspect) <= _MOST_DISTRUSTED else [place])
-                why = (
-                    f"{len(others)} files of this kernel's environment, such as {others[0]}, are "
-                    "not imported by agent-magics any more; install them again before you restart"
-                )
-                yield Finding(place, "changed", why=why)
+    def end(self, command: object) -> None:
+        """Record that a command has ended."""
+        with self._lock:
+            self._commands.discard(command)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether something may have been changed since the last search."""
+        return self._since is not None
+
+    def examine(self) -> list[Finding]:
+        """Search for what was changed since the last time, or since the first command began."""
+        with self._lock:
+            since, begun, are_over = self._since, self._begun, not self._commands
+        if since is None:
+            return []
+        began = time.time_ns() - _TICK
+        found = [each for place in sorted(self._places) for each in _examine(place, since)]
+        with self._lock:
+            self._change_since(None if are_over and begun == self._begun else began)
+        return found
+
+    def _change_since(self, since: int | None) -> None:
+        self._since = since
+        distrust_changes(since)
+
+
+def _examine(place: str, since: int) -> Iterator[Finding]:
+    deadline = time.monotonic() + _LONGEST
+    changed = list(_changed(place, since, deadline))
+    if time.monotonic() > deadline:
+        yield Finding(place, "not protected", why="it is too large to be looked through")
+    compiled = {path for path in changed if path.endswith(".pyc")}
+    for path in compiled:
+        with suppress(OSError), folder_of(path) as (folder, name):
+            os.unlink(name, dir_fd=folder)
+    if others := [path for path in changed if path not in compiled]:
+        suspect = {*map(_module_of, others)}
+        distrust(suspect if len(suspect) <= _MOST_DISTRUSTED else [place])
+        why = (
+            f"{len(others)} files of this kernel's environment, such as {others[0]}, are "
+            "not imported by agent-magics any more; install them again before you restart"
+        )
+        yield Finding(place, "changed", why=why)
 
 
 def _changed(folder: str, since: int, deadline: float) -> Iterator[str]:

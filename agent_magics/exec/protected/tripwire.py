@@ -93,16 +93,12 @@ class _ProtectedPath:
 
 
 class _Tree:
-    """The writable folders of one command, for detecting repositories that it makes or moves, and
-    changes in the kernel's environment.
-    """
+    """The writable folders of one command, for detecting repositories that it makes or moves."""
 
     def __init__(self, confinement: Confinement) -> None:
         *folders, _ = confinement.writable  # the last one is for temporary files
         self._roots = roots = tuple(folders)
         self._protected = frozenset(confinement.protected)
-        # In tier 2 it is mounted read-only.
-        self.installed = Installed(roots if confinement.tier < 2 else ())
         # The survey for the command's confinement was made just now.
         self._known = _repositories(survey(roots, read_judge(), age=0.5))
         self._rebases = {line for place in self._known for line in what_a_rebase_runs(place)}
@@ -120,7 +116,6 @@ class _Tree:
                 found.append(Finding(place, "new", why=why))
         found = [each for each in found if each.path not in self._reported]
         self._reported |= {each.path for each in found if not each.done}
-        found += self.installed.examine()
         return found + self._examine_rebases(_repositories(now))
 
     def _examine_rebases(self, repositories: Iterable[str]) -> list[Finding]:
@@ -151,6 +146,8 @@ class Tripwire:
         self._calls = 0  # commands that run within their call; the others are sessions
         self._lock = threading.Lock()
         self._watches: set[FileWatch] = set()
+        self._installed = Installed()
+        self._tell: Callable[[list[Finding]], None] | None = None  # of the newest command
         self._every = every
         self._thread: threading.Thread | None = None
         self._armed = threading.Event()
@@ -165,8 +162,9 @@ class Tripwire:
         Args:
             confinement: the command's confinement; None for an unconfined one, whose changes are
                 accepted.
-            tell: called at once, on a separate thread, with findings while the command runs; must
-                not use the watch; None keeps them for the next comparison.
+            tell: called at once, on a separate thread, with findings while the command runs, and
+                with those about this kernel's environment also later; must not use the watch; None
+                keeps the former for the next comparison.
         """
         with self._lock:
             held = [place for place in self._places.values() if place.holders]
@@ -177,6 +175,9 @@ class Tripwire:
                 return FileWatch(self, None, None, found, tell)
             places = [self._hold(path, confinement) for path in confinement.protected]
             watch = FileWatch(self, places, _Tree(confinement), found, tell)
+            self._tell = tell
+        if confinement.tier < 2:  # in tier 2 the environment is mounted read-only
+            self._installed.begin(watch, confinement.writable)
         self._look_after(watch)
         return watch
 
@@ -197,7 +198,7 @@ class Tripwire:
             time.sleep(min(max(self._every or 0.0, took / _LONGEST_SHARE), _LONGEST_PAUSE))
             began = time.monotonic()
             watches = list(self._watches)
-            if not watches:
+            if not watches and not self._installed.is_due:
                 self._armed.clear()
                 watches = list(self._watches)  # one added in between
             for watch in watches:
@@ -206,8 +207,15 @@ class Tripwire:
             if began >= due:
                 for watch in watches:
                     watch.look()
+                self.look_at_environment()
                 ended = time.monotonic()
                 due = ended + (ended - began - took) / _LONGEST_SHARE
+
+    def look_at_environment(self) -> None:
+        """Search for what commands have changed in this kernel's environment, and report it."""
+        found = self._installed.examine()
+        if found and self._tell is not None:
+            self._tell(found)
 
     def accept(self, paths: Iterable[str] | None = None) -> None:
         """Record the current state as the intended one, because an approved call wrote it.
@@ -248,6 +256,7 @@ class Tripwire:
     def release(self, watch: "FileWatch", places: Sequence[_ProtectedPath]) -> None:
         """Remove one command that has ended."""
         self._watches.discard(watch)
+        self._installed.end(watch)
         with self._lock:
             for place in places:
                 place.holders -= 1
@@ -335,8 +344,6 @@ class FileWatch:
                 return []
             found = self._compare()
             self._leave_call()
-            if self._tree is not None:
-                self._tree.installed.release()
             if self._places is None:
                 self._tripwire.accept()
             else:

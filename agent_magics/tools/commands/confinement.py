@@ -225,9 +225,8 @@ class ProtectedFiles:
     def __init__(self, ctx: ToolContext, confinement: Confinement | None) -> None:
         self._ctx = ctx
         self._earlier: list[str] = []  # while it ran, to the person only
-        self._watch = shared_tripwire().arm(
-            confinement, lambda found: self._earlier.append(self._report(found))
-        )
+        self._is_over = False
+        self._watch = shared_tripwire().arm(confinement, self._tell)
         self._changes = None
         if ctx.diff_tracker is not None and _may_write_workspace(ctx, confinement):
             self._changes = ctx.diff_tracker.watch()
@@ -242,6 +241,7 @@ class ProtectedFiles:
     def finish(self) -> str:
         """Do the same as `check` after the command's end; a second call returns ""."""
         report = self._report(self._watch.finish())
+        self._is_over = True
         if self._changes is not None:
             self._changes.finish()
         return self._with_earlier(report)
@@ -250,6 +250,13 @@ class ProtectedFiles:
         """Return pending reports while the command runs on as a session."""
         self._watch.look()
         return self._with_earlier("")
+
+    def _tell(self, found: list[Finding]) -> None:
+        report = self._report(found)
+        if self._is_over:
+            self._ctx.turn.tell_later(report)
+        else:
+            self._earlier.append(report)
 
     def _with_earlier(self, report: str) -> str:
         earlier, self._earlier = self._earlier, []

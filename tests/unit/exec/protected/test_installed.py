@@ -30,7 +30,7 @@ def environment(tmp_path, monkeypatch):
     return folder
 
 
-def arm(environment, tmp_path_factory, tier=1):
+def arm(environment, tmp_path_factory, tier=1, tell=None):
     workspace = environment.parent
     tripwire = Tripwire(str(tmp_path_factory.mktemp("quarantine")), every=None)
     confinement = build_confinement(
@@ -40,7 +40,7 @@ def arm(environment, tmp_path_factory, tier=1):
         cwd=workspace,
         tmp=tmp_path_factory.mktemp("tmp"),
     )
-    return tripwire.arm(confinement)
+    return tripwire, tripwire.arm(confinement, tell)
 
 
 def overwrite(file: Path) -> None:
@@ -83,11 +83,14 @@ def wait_for_a_tick(folder: Path) -> None:
 def test_a_changed_module_is_told_and_not_imported(environment, tmp_path_factory, change):
     file = environment / PACKAGE / "a/b/c.py"
     wait_for_a_tick(environment.parent)
-    watch = arm(environment, tmp_path_factory)
+    told = []
+    tripwire, watch = arm(environment, tmp_path_factory, tell=told.extend)
     wait_for_a_tick(environment.parent)
     assert is_trusted(str(file))
     change(file)
-    told = [each for each in watch.finish() if "environment" in each.why]
+    watch.finish()
+    tripwire.look_at_environment()
+    told = [each for each in told if "environment" in each.why]
     assert [str(file) in each.why for each in told] == [True]
     assert not is_trusted(str(file)) and is_trusted(str(environment / PACKAGE / "__init__.py"))
     assert watch.finish() == []
@@ -95,10 +98,11 @@ def test_a_changed_module_is_told_and_not_imported(environment, tmp_path_factory
 
 def test_compiled_modules_are_removed(environment, tmp_path_factory):
     compiled = environment / PACKAGE / "a/b/__pycache__/c.cpython-311.pyc"
-    watch = arm(environment, tmp_path_factory)
+    tripwire, watch = arm(environment, tmp_path_factory)
     wait_for_a_tick(environment.parent)
     overwrite_and_set_times(compiled)
     watch.finish()
+    tripwire.look_at_environment()
     assert not compiled.exists()
 
 
@@ -108,18 +112,23 @@ def test_what_a_running_command_wrote_is_not_imported(environment, tmp_path_fact
     spec = spec_from_file_location("c", file)
     spec.cached = str(file.parent / "__pycache__/c.cpython-311.pyc")
     wait_for_a_tick(environment.parent)
-    watch = arm(environment, tmp_path_factory)
+    tripwire, watch = arm(environment, tmp_path_factory)
     wait_for_a_tick(environment.parent)
     assert not trusted_imports._is_changing(spec)
     overwrite(file.parent / written)
     assert trusted_imports._is_changing(spec)
+    tripwire.look_at_environment()
+    overwrite(file.parent / written)
+    assert trusted_imports._is_changing(spec), "it runs on"
     watch.finish()
+    assert trusted_imports._is_changing(spec), "nobody has looked"
+    tripwire.look_at_environment()
     assert not trusted_imports._is_changing(spec), "judged by its place from now on"
 
 
 def test_nothing_is_searched_where_it_is_mounted_or_stands_elsewhere(environment, tmp_path_factory):
-    watch = arm(environment, tmp_path_factory, tier=2)
-    assert not trusted_imports._changing
+    _, watch = arm(environment, tmp_path_factory, tier=2)
+    assert trusted_imports._changing is None
     watch.finish()
     assert installed_below([str(environment.parent)]) == [str(environment)]
     assert installed_below([str(tmp_path_factory.mktemp("other"))]) == []
