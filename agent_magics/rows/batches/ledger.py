@@ -94,7 +94,8 @@ class Ledger(RecordTable):
         """Forget a batch whose results were taken in, and remove its files."""
         self._execute("DELETE FROM batches WHERE token = ?", (token,))
         for path in self.folder().glob(f"{token}.*"):
-            path.unlink(missing_ok=True)
+            with suppress(OSError):
+                path.unlink()
 
     def sweep(self) -> None:
         """Remove files of no batch, which ended kernels have left; one in use is locked or new."""
@@ -102,7 +103,7 @@ class Ledger(RecordTable):
         for path in self.folder().iterdir():
             if path.name.partition(".")[0] in known:
                 continue
-            with suppress(FileNotFoundError):  # another kernel is done with it
+            with suppress(OSError):  # another kernel is done with it, or it is somebody else's
                 if path.stat().st_mtime < now() - UNUSED and is_held(path) is False:
                     path.unlink()
 

@@ -37,6 +37,7 @@ class Pack:
 
     def close(self) -> None:
         """Remove the file: it was sent, or will not be."""
-        self.path.unlink(missing_ok=True)
+        with suppress(OSError):
+            self.path.unlink()
         with suppress(OSError):  # a full disk; the text is not needed any more
             self.file.close()

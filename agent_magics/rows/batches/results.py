@@ -4,6 +4,7 @@ import asyncio
 import json
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,7 +44,8 @@ async def fetch_results(api: BatchApi, ledger: Ledger, token: str, batch: Batch)
                 await api.download(file_id, beside)
                 beside.replace(path)
             finally:
-                beside.unlink(missing_ok=True)
+                with suppress(OSError):
+                    beside.unlink()
     return sorted(folder.glob(f"{token}.*.results"))
 
 

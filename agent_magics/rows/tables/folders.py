@@ -8,7 +8,7 @@ import io
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +94,8 @@ class PartFiles:
                 pq.write_table(table, file)
             beside.replace(path)
         except BaseException:
-            beside.unlink(missing_ok=True)
+            with suppress(OSError):
+                beside.unlink()
             raise
 
     def remove_above(self, last: int) -> None:

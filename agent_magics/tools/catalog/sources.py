@@ -21,7 +21,9 @@ def entries_of(wanted: ToolList) -> list[Any]:
     """Return the entries of a list of tools; a single tool or name counts as a list of one."""
     if wanted is None:
         return []
-    return [wanted] if isinstance(wanted, str) or not isinstance(wanted, Iterable) else [*wanted]
+    if isinstance(wanted, str):
+        return [*filter(None, map(str.strip, wanted.split(",")))] or [wanted]
+    return [*wanted] if isinstance(wanted, Iterable) else [wanted]
 
 
 def names_only_built_in(wanted: ToolList) -> bool:

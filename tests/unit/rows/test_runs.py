@@ -1,5 +1,6 @@
 """Named maps: one that did not end whole is listed, and goes on by the same call."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -11,8 +12,11 @@ from agent_magics import Agent
 from agent_magics.kernel.commands.maps import MAPS, NONE
 from agent_magics.protocol.errors import FatalError
 from agent_magics.rows import runs
+from agent_magics.rows.batches.ledger import Ledger
+from agent_magics.rows.batches.pack import Pack
 from agent_magics.rows.runs import OpenMap, Runs
 from tests.support.models.row_server import RowServer
+from tests.support.rows.echo import Echo
 from tests.support.rows.watchers import When, wait_until
 
 KEY = "sk-map-0123456789abcdefghij"
@@ -61,6 +65,34 @@ def test_a_run_is_found_after_its_kernel_died(tmp_path, monkeypatch):
         assert done.progress.kept == 10 and not len(done.failed)
         assert MAPS.run(["--cache", str(cache)], None, agent) == NONE
         assert [each.name for each in tmp_path.glob("*-????????????????")] == []
+
+
+def test_what_cannot_be_cleared_away_costs_no_answer(tmp_path):
+    cache = tmp_path / "answers.sqlite"
+
+    def say(prompt):
+        for own in tmp_path.glob("*-????????????????"):
+            if own.is_file():
+                own.unlink()
+                (own / "in the way").mkdir(parents=True)
+        return prompt
+
+    with Agent(Echo(say)) as agent:
+        done = agent.map_sync("{{text}}", ROWS[:3], name="mine", cache=cache)
+    assert list(done.frame["answer"]) == ROWS[:3] and not done.stopped
+    assert [each.is_dir() for each in tmp_path.glob("*-????????????????")] == [True]
+
+
+def test_files_of_a_batch_that_cannot_be_removed_stay(tmp_path):
+    ledger = Ledger(tmp_path / "answers.sqlite")
+    pack = Pack(ledger.folder())
+    pack.path.unlink()
+    pack.path.mkdir()
+    os.utime(pack.path, (0, 0))
+    ledger.sweep()
+    ledger.remove(pack.token)
+    pack.close()
+    assert pack.file.closed and pack.path.is_dir()
 
 
 @pytest.mark.soak

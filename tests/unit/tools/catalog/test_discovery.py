@@ -245,6 +245,16 @@ def test_an_agent_offers_what_is_found_beside_its_default_tools(project, monkeyp
     assert "read_file" in offered
 
 
+@pytest.mark.parametrize(
+    "wanted", ["read_file,glob", " read_file , glob ,", ["read_file", "glob"]], ids=str
+)
+def test_names_of_tools_are_a_list_or_a_text_with_commas(wanted):
+    agent = Agent(ScriptedModel(["Done."]), wanted)
+    agent.run_sync("Go.")
+    offered = [each.spec.name for each in agent._models.given.requests[0].tools]
+    assert offered == ["read_file", "glob"]
+
+
 def test_an_agent_with_a_list_of_its_own_takes_only_what_it_names(project):
     write(project, "a.py", FILE.format(name="mine") + FILE.format(name="other"))
     trust(project)
