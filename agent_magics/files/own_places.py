@@ -172,7 +172,7 @@ def named_for_git(git_folder: str, dot_git: str) -> list[str]:
         dot_git: as given for these; beside it relative folders of hooks are.
 
     Returns:
-        Absolute paths without symlinks; some may not exist.
+        Absolute paths, without symlinks in their folders; some may not exist.
     """
     top, found, read = os.path.dirname(dot_git), dict[str, None](), set[str]()
     todo = [*_of_user(), f"{git_folder}/config", f"{git_folder}/config.worktree"]
@@ -180,7 +180,9 @@ def named_for_git(git_folder: str, dot_git: str) -> list[str]:
         file = todo.pop(0)
         read.add(file)
         for is_hooks, named in _named_in(file, file_stamp(file)):
-            path = real_path(os.path.join(top if is_hooks else os.path.dirname(file), named))
+            folder, name = os.path.split(named.rstrip("/"))
+            start = top if is_hooks else os.path.dirname(file)
+            path = os.path.normpath(f"{real_path(os.path.join(start, folder))}/{name}")
             found[path] = None
             if not is_hooks and path not in read:
                 todo.append(path)
@@ -198,7 +200,8 @@ def is_named_for_git(path: str) -> bool:
         if os.path.lexists(dot_git):
             for git_folder in git_folders(dot_git):
                 named += named_for_git(git_folder, dot_git)
-    return is_below(path, named or named_for_git("", ""))
+    named = named or named_for_git("", "")
+    return is_below(path, [*named, *map(real_path, named)])
 
 
 def _of_user() -> tuple[str, ...]:

@@ -4,13 +4,12 @@ import os
 import re
 import stat
 from collections.abc import Collection, Sequence
-from contextlib import suppress
 
 from agent_magics.exec.protected.git_places import git_parts
 from agent_magics.exec.protected.snapshot import SnapshotEntry, take
 from agent_magics.files.beneath import real_path
 from agent_magics.files.own_places import git_folders, is_below, is_named_for_git
-from agent_magics.files.plain_files import read_plain
+from agent_magics.files.plain_files import NotPlain, read_plain
 
 # What in a repository's configuration makes git run a program, or read more configuration.
 _KEYS = "|".join(
@@ -100,6 +99,11 @@ def what_a_rebase_runs(place: str) -> frozenset[str]:
     """Return the commands that git will run when an unfinished rebase of a repository goes on."""
     lines = list[str]()
     for folder in git_folders(place)[:1]:
-        with suppress(OSError):
-            lines += os.fsdecode(read_plain(f"{folder}/rebase-merge/git-rebase-todo")).splitlines()
+        todo = f"{folder}/rebase-merge/git-rebase-todo"
+        try:
+            lines += os.fsdecode(read_plain(todo)).splitlines()
+        except NotPlain as error:
+            lines.append(f"exec (unknown: {error.strerror})")
+        except OSError:  # there is no rebase
+            continue
     return frozenset(line.strip() for line in lines if _EXEC.match(line))

@@ -96,12 +96,23 @@ PROTECTED = (
     "git_parts(str(here / '.git')), take(str(here / '.git'), {}), take(str(here / 'a.ipynb'), {})\n"
     "what_git_would_run(str(here / '.git'), ())"
 )
+NAMED = (
+    "from agent_magics.files.own_places import is_named_for_git\n"
+    "(here / '.git/config').write_text('[include]\\npath = ../included\\n')\n"
+    "assert is_named_for_git(str(here / 'included'))"
+)
+REBASE = (
+    "from agent_magics.exec.protected.git_changes import what_a_rebase_runs\n"
+    "what_a_rebase_runs(str(here / '.git'))"
+)
 READERS: dict[str, tuple[str, ...]] = {
     ".git": (GIT, PROTECTED),
     ".git/index": (GIT,),
     ".git/config": (GIT, PROTECTED),
     ".git/commondir": (GIT, PROTECTED),
     ".git/info/attributes": (GIT, PROTECTED),
+    ".git/rebase-merge/git-rebase-todo": (REBASE,),
+    "included": (NAMED,),
     ".gitattributes": (GIT,),
     ".gitignore": ("from agent_magics.tools import glob, list_dir\nlist_dir('.'), glob('*')",),
     ".agent_magics/rules.toml": (SESSION,),

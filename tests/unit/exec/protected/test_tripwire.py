@@ -361,10 +361,13 @@ def test_what_the_settings_have_git_read_elsewhere_is_protected(
     assert any(each.done == "moved" for each in watch.finish()) and not place.exists()
 
 
-@pytest.mark.parametrize("name", [".git", ".git/hooks", ".git/config"])
+@pytest.mark.parametrize("name", [".git", ".git/hooks", ".git/config", "included"])
 def test_a_link_of_the_person_s_leads_where_it_led(workspace, tripwire, name):
+    (workspace / "included").write_text("[core]\n", encoding="utf-8")
+    append(workspace / ".git/config", "[include]\n\tpath = ../included\n")
     (workspace / name).rename(workspace / "own")
     (workspace / name).symlink_to(workspace / "own")
+    assert not write_kind(workspace / name, [workspace], read_only=False)[0]
     watch = tripwire.arm(confined(workspace))
     (workspace / name).unlink()
     (workspace / name).symlink_to(workspace / "evil")
