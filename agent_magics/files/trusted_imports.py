@@ -27,6 +27,7 @@ _HARMLESS = (BuiltinImporter, FrozenImporter)
 
 _distrusted: set[str] = set()
 _changing: int | None = None  # since when modules may be changed that nobody has looked at; ns
+_compiles_nothing = sys.dont_write_bytecode
 
 
 def distrust(folders: Iterable[str | os.PathLike[str]]) -> None:
@@ -38,9 +39,19 @@ def distrust(folders: Iterable[str | os.PathLike[str]]) -> None:
 def distrust_changes(since: int | None) -> None:
     """Import no module of the kernel's own places that was changed after a time in ns, since which
     commands may write there; None once all changes have been looked at.
+
+    Until then Python writes no compiled modules there, so that what changes is not its doing.
     """
     global _changing  # what is imported is the process's
     _changing = since
+    sys.dont_write_bytecode = _compiles_nothing or since is not None
+
+
+def may_be_moved(path: str) -> bool:
+    """Tell whether a folder that has changed may be another one: not where its place is the
+    kernel's own, such as site-packages, in which packages come and go.
+    """
+    return not any(is_below(place, (path,)) for place in kernel_places())
 
 
 def is_trusted(path: str) -> bool:
@@ -199,7 +210,10 @@ def _is_changing(spec: ModuleSpec) -> bool:
     if since is None:
         return False
     for file in filter(None, (spec.origin, spec.cached)):
-        with suppress(OSError):
-            if _depth(real_path(file), writable) and os.stat(file).st_ctime_ns >= since:
-                return True
+        place = real_path(file)
+        while _depth(place, writable) and may_be_moved(place):
+            with suppress(OSError):
+                if os.lstat(place).st_ctime_ns >= since:
+                    return True
+            place = os.path.dirname(place)
     return False

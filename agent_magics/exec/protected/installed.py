@@ -13,7 +13,7 @@ from contextlib import suppress
 from agent_magics.exec.protected.put_back import Finding
 from agent_magics.files.beneath import folder_of
 from agent_magics.files.own_places import is_below, kernel_places
-from agent_magics.files.trusted_imports import distrust, distrust_changes
+from agent_magics.files.trusted_imports import distrust, distrust_changes, may_be_moved
 
 _TICK = 20_000_000  # ns by which a file's time may be behind the clock
 _LONGEST = 3.0  # seconds of one search
@@ -84,9 +84,12 @@ def _examine(place: str, since: int) -> Iterator[Finding]:
     if time.monotonic() > deadline:
         yield Finding(place, "not protected", why="it is too large to be looked through")
     compiled = {path for path in changed if path.endswith(".pyc")}
+    for folder in (path for path in changed if os.path.basename(path) == "__pycache__"):
+        with suppress(OSError):
+            compiled |= {folder, *(f"{folder}/{name}" for name in os.listdir(folder))}
     for path in compiled:
-        with suppress(OSError), folder_of(path) as (folder, name):
-            os.unlink(name, dir_fd=folder)
+        with suppress(OSError), folder_of(path) as (parent, name):
+            os.unlink(name, dir_fd=parent)
     if others := [path for path in changed if path not in compiled]:
         suspect = {*map(_module_of, others)}
         distrust(suspect if len(suspect) <= _MOST_DISTRUSTED else [place])
@@ -98,19 +101,34 @@ def _examine(place: str, since: int) -> Iterator[Finding]:
 
 
 def _changed(folder: str, since: int, deadline: float) -> Iterator[str]:
-    """Yield the files below a folder whose metadata or content changed since a time in ns."""
+    """Yield the files below a folder whose metadata or content changed since a time in ns, and the
+    folders that were moved there since, or cannot be looked into.
+    """
     todo = [folder]
     while todo and time.monotonic() < deadline:
-        with suppress(OSError), os.scandir(todo.pop()) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    todo.append(entry.path)
+        place = todo.pop()
+        try:
+            with os.scandir(place) as found:
+                entries = list(found)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            yield place
+            continue
+        for entry in entries:
+            is_folder = entry.is_dir(follow_symlinks=False)
+            todo += [entry.path] * is_folder
+            with suppress(FileNotFoundError):
                 # Not the modification time, which a command can set.
-                elif entry.stat(follow_symlinks=False).st_ctime_ns >= since:
+                is_new = entry.stat(follow_symlinks=False).st_ctime_ns >= since
+                if is_new and (not is_folder or may_be_moved(entry.path)):
                     yield entry.path
 
 
 def _module_of(path: str) -> str:
-    """Return what must not be imported: a file beside packages, else the folder around it."""
+    """Return what must not be imported: a folder, a file beside packages, else the folder around
+    it.
+    """
     folder = os.path.dirname(path)
-    return path if os.path.basename(folder) == "site-packages" else folder
+    is_whole = os.path.isdir(path) or os.path.basename(folder) == "site-packages"
+    return path if is_whole else folder
