@@ -86,6 +86,27 @@ def test_the_last_expression_is_shown(kernel: Kernel) -> None:
     assert ran.outcome.tool("python")["output"].strip() == "21"
 
 
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("10**10_000", "<an int of 33,220 bits>"),
+        ("type('Mine', (), {'__repr__': lambda self: 1 / 0})()", "repr raised ZeroDivisionError"),
+        ("x = []\nfor _ in range(100_000):\n    x = [x]\nx", "list, 1 element"),
+    ],
+    ids=["a long number", "a broken repr", "a deep list"],
+)
+def test_a_last_expression_whose_repr_fails_is_shown_too(
+    kernel: Kernel, code: str, told: str
+) -> None:
+    ran = _run(kernel, code)
+    assert told in ran.told and "@r" in ran.told
+
+
+def test_what_shows_itself_is_shown_once(kernel: Kernel) -> None:
+    code = "type('Mine', (), {'_ipython_display_': lambda self: print('shown')})()"
+    assert _run(kernel, code).told.startswith("shown\n[@r")
+
+
 @pytest.mark.parametrize("code", ["20 + 1;", "20 + 1; # quiet", "x = 3"])
 def test_a_semicolon_shows_nothing(kernel: Kernel, code: str) -> None:
     assert _run(kernel, code).told == "(no output)"

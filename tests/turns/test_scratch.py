@@ -74,6 +74,10 @@ def test_an_error_is_told_as_in_the_kernel(agent):
 
 
 @pytest.mark.soak
+def test_a_value_whose_repr_fails_is_named(agent):
+    assert "<an int of 33,220 bits>" in run(agent, "10**10_000").text
+
+
 def test_figures_come_back(agent):
     output = run(
         agent, "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nprint('drawn')\nplt.show()"

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import agent_magics
 from agent_magics.dispatch.results.outline import MOST_CHARACTERS
 from agent_magics.dispatch.results.output import brief_text
-from agent_magics.dispatch.results.values import plain_text
+from agent_magics.dispatch.results.values import defines, plain_text
 
 # Text kept of one run; the model reads far less, and an endless loop must not fill the memory.
 KEPT_CHARACTERS = 1_000_000
@@ -47,8 +47,12 @@ def read_display(data: Mapping[str, Any]) -> Displayed:
 def in_brief(value: object, data: Mapping[str, object]) -> tuple[dict[str, object], bool]:
     """Return a display bundle with its text outlined if too long, and whether it was.
 
-    The texts of str and bytes are left as they are: they are cut together with printed text.
+    So is a value whose repr raised, which would look as if there were none. The texts of str and
+    bytes are left as they are: they are cut together with printed text.
     """
+    is_shown = any(mime in data for mime in ("text/plain", *_IMAGES))
+    if not (is_shown or defines(type(value), "_ipython_display_")):
+        return {**data, "text/plain": brief_text(value)}, True
     plain = str(data.get("text/plain", ""))
     if len(plain) <= MOST_CHARACTERS or issubclass(type(value), (str, bytes)):
         return dict(data), False
