@@ -236,7 +236,7 @@ def test_a_function_kept_for_later_says_that_its_run_is_over(kernel: Kernel) -> 
 
 def test_the_model_reads_how_the_tools_are_called(kernel: Kernel) -> None:
     _run(kernel, "1")
-    specs = f"{AGENTS}['default'].setup(tools=['data', sales, total]).specs"
+    specs = f"{AGENTS}['default'].turn_config(tools=['data', sales, total]).specs"
     text = kernel.value(f"[s.spec.description for s in {specs} if s.spec.name == 'python'][0]")
     assert "\nsales(month: str, rows: int = 3) -> DataFrame\ntotal(table: DataFrame) -> int" in text
     assert "\npython(" not in text

@@ -125,7 +125,7 @@ warm, is_collected = {{*sys.modules}}, "_warm_up" in callers
 from agent_magics import Agent
 from agent_magics.tools.catalog.discovery import installed_tools
 known = installed_tools.cache_info().currsize
-Agent(api_key="x").setup()
+Agent(api_key="x").turn_config()
 print(json.dumps([sorted(warm), sorted({{*sys.modules}} - warm), is_collected, known]))
 """
 

@@ -182,7 +182,7 @@ def test_a_budget_in_money_needs_a_price(model):
     assert said.startswith(f"max_cost=1 cannot be kept: the price of {model} is not known")
     assert "\n" not in said
     with pytest.raises(FatalError, match="max_cost"):
-        Agent("gpt-5.5").setup(model=model, max_cost=1)
+        Agent("gpt-5.5").turn_config(model=model, max_cost=1)
 
 
 def test_a_server_that_reports_its_costs_needs_no_price():

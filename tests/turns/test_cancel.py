@@ -39,7 +39,7 @@ class Watched:
 
     async def run(self, turn_id: str = "t1") -> None:
         op = StartTurn(turn_id=turn_id, content="Go")
-        await self._foreground.wait(op, self._agent.setup())
+        await self._foreground.wait(op, self._agent.turn_config())
 
     @property
     def result(self) -> RunResult:
