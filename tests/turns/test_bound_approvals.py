@@ -324,6 +324,7 @@ def test_a_link_within_what_commands_may_write_needs_no_further_question(project
     "line",
     [
         *("touch link/hooks/evil", "rm -rf link/hooks", "touch link/config", "cat name"),
+        *("touch .git/commondir", "mkdir -p .agent_magics/tools", "cat .env", "touch sub/../.env"),
         *("ls whole", "rm -rf whole/.git", "ls many", "grep -R mine many"),
     ],
 )

@@ -78,10 +78,11 @@ def _runs_only_what_it_names(words: Sequence[str]) -> bool:
     return words[0] in _RUNS_ONLY_ITSELF and not has_others
 
 
-def follows_a_link_out(
+def reaches_what_is_kept(
     argv: Sequence[str], cwd: str, writable: Sequence[str], is_kept: Callable[[str], bool]
 ) -> bool:
-    """Tell whether a command may reach, by a link in a writable folder, what is kept from others.
+    """Tell whether a command may reach what is kept from others, within a writable folder or by a
+    link in it.
 
     A command in the sandbox can make such a link, and what follows it outside acts on its target.
 
@@ -114,15 +115,17 @@ def _leads_out(
     Args:
         path: absolute; it need not exist.
         writable: folders whose files commands may change.
-        is_kept: see `follows_a_link_out`.
+        is_kept: see `reaches_what_is_kept`.
         follows: whether the command follows the links that it finds in folders.
     """
     plain = os.path.normpath(path)
     try:
         real = real_path(path)
         is_linked = real != plain
-        if not is_below(plain, writable) or not (is_linked or (follows and os.path.isdir(real))):
+        if not is_below(plain, writable):
             return False
+        if not (is_linked or (follows and os.path.isdir(real))):
+            return plain not in writable and is_kept(plain)
     except ValueError:  # no path has such a name
         return False
     reached = list(islice(_reached_from(real, is_linked, follows), _MOST_BELOW + 1))

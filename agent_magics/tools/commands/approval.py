@@ -21,7 +21,7 @@ from agent_magics.approval.commands.classification import (
 )
 from agent_magics.approval.commands.identity import (
     find_program,
-    follows_a_link_out,
+    reaches_what_is_kept,
     identity_of_command,
     runs_only_itself,
 )
@@ -319,7 +319,7 @@ class _Assessment:
             return False
         names = {self._command[0], *(words[0] for words in commands)} - {"cd"}
         found = all(map(self._is_found_outside, names))
-        return found and not follows_a_link_out(
+        return found and not reaches_what_is_kept(
             self._command, str(self._cwd), self._writable, self._is_kept
         )
 
