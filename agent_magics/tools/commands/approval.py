@@ -21,8 +21,8 @@ from agent_magics.approval.commands.classification import (
 )
 from agent_magics.approval.commands.identity import (
     find_program,
-    reaches_what_is_kept,
     identity_of_command,
+    reaches_what_is_kept,
     runs_only_itself,
 )
 from agent_magics.approval.commands.place import TooLongToJudge
