@@ -239,12 +239,13 @@ def collect(
     spool = process.output
     head, tail, omitted, end = spool.window(position)
     output = head + omission_marker(omitted, head) + tail if omitted else head + tail
+    is_stdout = position or spool.only == "stdout"  # not decoded again: it may be a megabyte
     result = CommandResult(
         argv=process.argv,
         exit_code=process.exit_code if ended else None,
         duration=process.duration,
         output=output,
-        stdout=output if position else spool.text("stdout"),
+        stdout=output if is_stdout else spool.text("stdout"),
         stderr="" if position else spool.text("stderr"),
         killed_for=process.killed_for if ended else "",
         total_chars=len(head) + len(tail) + omitted,

@@ -139,6 +139,11 @@ class Spool:
         return self._merged.size
 
     @property
+    def only(self) -> str | None:
+        """The stream from which all of it came; None where both had output, or none."""
+        return self._only
+
+    @property
     def total(self) -> int:
         """Number of characters received, whether kept or not."""
         return self._merged.characters

@@ -73,6 +73,15 @@ def test_the_ends_and_the_count_are_true(said, limit, on_disk):
             assert "\ufffd" not in head + tail
 
 
+@given(pieces, st.integers(4, 20), st.booleans())
+def test_what_one_stream_said_is_all_that_was_said(said, limit, on_disk):
+    said = [("stderr", data) for _, data in said]
+    spool = filled(*said, end_limit=limit, file_limit=1 << 20 if on_disk else 1)
+    head, tail, omitted, _ = spool.window(0)
+    assert spool.only == ("stderr" if spool.size else None)
+    assert spool.text("stderr") == head + (omission_marker(omitted, head) if omitted else "") + tail
+
+
 @given(st.text("aé漢😀", max_size=200), st.integers(4, 20))
 def test_a_character_at_the_border_of_head_and_tail_stays_whole(text, limit):
     spool = filled(("stdout", text.encode()), end_limit=limit)
