@@ -81,18 +81,15 @@ def keep_key(place: str, key: str) -> str:
         FatalError: neither could store it.
     """
     keyring, trouble = _usable_keyring()
-    if keyring is not None:
-        trouble = _put_into(keyring, place, key)
-    if keyring is None or trouble:
-        kept: JsonObject = {"key": key}
-        where = f"the file {_file()}, which only you can read ({trouble})"
-    else:
-        kept = {"keyring": True}
-        where = f"the keyring ({_name_of(keyring)})"
     with _changing() as hosts:
-        hosts[place] = kept
+        # Locked, since a keyring that is a file would lose what another kernel writes meanwhile.
+        if keyring is not None:
+            trouble = _put_into(keyring, place, key)
+        hosts[place] = {"key": key} if trouble else {"keyring": True}
     _cache.pop(place, None)
-    return where
+    if trouble:
+        return f"the file {_file()}, which only you can read ({trouble})"
+    return f"the keyring ({_name_of(keyring)})"
 
 
 def kept_secret(place: str) -> str | None:
@@ -114,20 +111,19 @@ def drop_key(place: str) -> bool:
     kept = _read().get(place)
     in_keyring = False
     keyring, trouble = _usable_keyring()
-    if keyring is not None:
-        try:
-            in_keyring = keyring.get_password(SERVICE, place) is not None
-            if in_keyring:
-                keyring.delete_password(SERVICE, place)
-        except Exception as error:
-            raise FatalError(
-                f"The keyring did not give {place} up: {_message_of(error)}."
-            ) from None
-    elif kept and kept.get("keyring"):
+    if keyring is None and kept and kept.get("keyring"):
         raise FatalError(f"The key for {place} is in the keyring, which is not there: {trouble}.")
-    if kept is not None:
-        with _changing() as hosts:
-            hosts.pop(place, None)
+    try:
+        in_keyring = keyring is not None and keyring.get_password(SERVICE, place) is not None
+        if kept is not None or in_keyring:
+            with _changing() as hosts:
+                if in_keyring:
+                    keyring.delete_password(SERVICE, place)
+                hosts.pop(place, None)
+    except FatalError:
+        raise
+    except Exception as error:  # backends raise any kind
+        raise FatalError(f"The keyring did not give {place} up: {_message_of(error)}.") from None
     _cache.pop(place, None)
     return kept is not None or in_keyring
 

@@ -10,6 +10,7 @@ import sys
 import pytest
 from keyrings.alt import file as plain
 
+from agent_magics.files.locks import is_held
 from agent_magics.models.access import PLACEHOLDER_KEY
 from agent_magics.models.base import ModelRequest, TextChunk
 from agent_magics.models.provider import open_model
@@ -202,6 +203,24 @@ def test_with_a_keyring_it_stands_there_and_not_in_the_file(keyring, file):
     assert drop_key(HOST)
     assert keyring.get_password("agent-magics", HOST) is None
     assert stored_key(ADDRESS) is None
+
+
+def test_one_kernel_at_a_time_changes_the_keyring(keyring, file):
+    held = []
+
+    class Watched(plain.PlaintextKeyring):
+        def set_password(self, *names):
+            held.append(is_held(file.parent))
+            super().set_password(*names)
+
+        def delete_password(self, *names):
+            held.append(is_held(file.parent))
+            super().delete_password(*names)
+
+    keyring.set_keyring(Watched())
+    keep_key(HOST, KEY)
+    assert drop_key(HOST) and not drop_key(HOST)
+    assert held == [True, True]
 
 
 def test_a_key_that_was_put_into_the_keyring_by_hand_is_found(keyring):
