@@ -172,7 +172,7 @@ def _action(
         allowed, reason = write_kind(path, ctx.config.roots, read_only, follow=follow)
     if read_only:
         reason = "the sandbox policy is read-only"
-    elif allowed and (mode := _read_only_mode(path)):
+    elif allowed and (mode := _read_only_mode(path)) is not None:
         allowed, reason = False, f"protected: it is read-only (mode {mode:04o})"
     kind = ActionKind.WRITE_INSIDE if allowed else ActionKind.WRITE_OUTSIDE
     # The whole patch is part of it: "always" is for this text in this place, not for the file.
@@ -181,13 +181,13 @@ def _action(
     return Action(kind, shown, reason, fingerprint, family=str(path) if allowed else "", show=show)
 
 
-def _read_only_mode(path: Path) -> int:
-    """Return the mode of a file that nobody may write, else 0."""
+def _read_only_mode(path: Path) -> int | None:
+    """Return the mode of a file that nobody may write, else None."""
     try:
         status = path.lstat()
     except OSError:
-        return 0
-    return stat.S_IMODE(status.st_mode) if is_read_only(status) else 0
+        return None
+    return stat.S_IMODE(status.st_mode) if is_read_only(status) else None
 
 
 def _place(name: str, ctx: ToolContext, links: Container[str]) -> Path:

@@ -164,9 +164,10 @@ def test_json_without_a_last_line_end_stays_so(here):
         ("write_file", {"path": "fixed", "content": "b"}),
     ],
 )
-def test_a_read_only_file_is_asked_about(here, tool, arguments):
+@pytest.mark.parametrize("mode", [0o444, 0o000], ids=["0444", "0000"])
+def test_a_read_only_file_is_asked_about(here, tool, arguments, mode):
     (here / "fixed").write_text("a\n", encoding="utf-8")
-    (here / "fixed").chmod(0o444)
+    (here / "fixed").chmod(mode)
     asked = []
 
     def on_question(question):
@@ -176,6 +177,7 @@ def test_a_read_only_file_is_asked_about(here, tool, arguments):
     with Agent(tools=["coding", tool], cwd=here, on_question=on_question) as agent:
         assert not agent.call_sync(tool, arguments).success
     assert len(asked) == 1 and "read-only" in asked[0] and "fixed" in asked[0]
+    (here / "fixed").chmod(0o644)
     assert (here / "fixed").read_text(encoding="utf-8") == "a\n"
 
 
