@@ -172,6 +172,22 @@ def test_a_fork_returns_what_its_function_did():
     assert forks.call(lambda: (os.getpid(), [1])) != (os.getpid(), [1])
 
 
+def test_a_bound_program_ends_with_a_pytest_that_is_killed():
+    reader, writer = os.pipe()
+
+    def act() -> None:
+        program = subprocess.Popen(["sleep", "600"], preexec_fn=forks.bound())
+        os.write(writer, f"{program.pid}\n".encode())
+        program.wait()
+
+    with forks.child(act) as parent:
+        program = os.pidfd_open(int(os.read(reader, 20)))
+        os.kill(parent, signal.SIGKILL)
+        assert select.select([program], [], [], forks.LIMIT)[0]
+    for each in (reader, writer, program):
+        os.close(each)
+
+
 @pytest.mark.parametrize(
     "error", [ValueError("x"), KeyboardInterrupt(), SystemExit(0), pytest.skip.Exception("x")]
 )

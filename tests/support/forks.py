@@ -12,7 +12,10 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
+
+from agent_magics.exec.launcher import linux
 
 LIMIT = 120.0  # seconds; below the time limit of a test
 
@@ -45,6 +48,14 @@ def start(act: Callable[[], object]) -> int:
         sys.stderr.flush()
     finally:
         os._exit(status)
+
+
+def bound() -> Callable[[], None]:
+    """Return a `preexec_fn` by which a program ends with this process, also if that is killed.
+
+    The program must be started on the main thread: it ends with the thread.
+    """
+    return partial(linux.die_with_parent, os.getpid(), signal.SIGKILL)
 
 
 @contextmanager

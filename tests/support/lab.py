@@ -28,6 +28,7 @@ from playwright.sync_api import (
     expect,
 )
 
+from tests.support import forks
 from tests.support.gates import Gate
 from tests.support.items import unfolded
 from tests.support.kernels import forked
@@ -175,6 +176,7 @@ class Lab:
             stdout=self._log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            preexec_fn=forks.bound(),
         )
         deadline = time.monotonic() + LIMIT
         while not self._answers():

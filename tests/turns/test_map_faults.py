@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from agent_magics import Agent
+from agent_magics.models.retry import RetryPolicy
+from agent_magics.rows.remote import gate
 from agent_magics.rows.remote.client import RowClient
 from tests.support.models.row_server import RowServer
 
@@ -31,8 +33,12 @@ def test_every_row_is_accounted_for_where_a_fifth_of_the_answers_is_none(
     tmp_path, monkeypatch, faults
 ):
     """With all of them at once, four of five are none."""
+    defaults = RowClient.__init__.__kwdefaults__
+    # As often as a person's, but sooner.
+    monkeypatch.setitem(defaults, "retries", RetryPolicy(first_delay=0.01))
+    monkeypatch.setattr(gate, "FIRST_PAUSE", 0.01)
     if faults == "silence":
-        monkeypatch.setitem(RowClient.__init__.__kwdefaults__, "timeout", 1.0)
+        monkeypatch.setitem(defaults, "timeout", 0.3)
     rows = [BAD[number][0] if number in BAD else f"row {number}" for number in range(120)]
     with (
         RowServer(faults=dict.fromkeys(faults.split(), 0.2)) as server,

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support import forks
 from tests.support.needs import require
 from tests.support.ports import free_port
 
@@ -55,6 +56,7 @@ def running(
             text=True,
             encoding="utf-8",
             errors="replace",
+            preexec_fn=forks.bound(),
         )
         with process:
             try:

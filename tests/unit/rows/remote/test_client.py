@@ -12,7 +12,7 @@ from agent_magics.models.retry import RetryPolicy
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import UserMessage
 from agent_magics.rows.asking import NotSent, RowAnswer, RowQuestion, Terms
-from agent_magics.rows.remote import client
+from agent_magics.rows.remote import client, gate
 from agent_magics.rows.remote.client import RowClient
 from agent_magics.rows.remote.gate import FIRST
 from agent_magics.rows.remote.limits import read_knowledge
@@ -137,7 +137,7 @@ def test_every_row_is_answered_where_a_fifth_of_the_requests_fails(fault):
 )
 def test_every_row_has_an_answer_or_an_error_where_a_fifth_of_the_answers_is_none(fault, kind):
     with RowServer(faults={fault: 0.2}) as server:
-        answers = ask_all(server, 60, timeout=2.0 if fault == "silence" else 600.0)
+        answers = ask_all(server, 60, timeout=0.5 if fault == "silence" else 600.0)
         counts = outcomes(server)
     assert len(answers) == 60 and counts[fault] > 0
     for number, answer in enumerate(answers):
@@ -147,10 +147,11 @@ def test_every_row_has_an_answer_or_an_error_where_a_fifth_of_the_answers_is_non
     assert counts["answered"] == answered > 50 or (fault == "silence" and answered > 0)
 
 
-def test_every_row_is_accounted_for_where_all_requests_fail():
+def test_every_row_is_accounted_for_where_all_requests_fail(monkeypatch):
+    monkeypatch.setattr(gate, "FIRST_PAUSE", 0.01)
     faults = dict.fromkeys(("429", "500", "529", "silence", "garbage"), 0.2)
     with RowServer(faults=faults) as server:
-        answers = ask_all(server, 40, timeout=0.5, concurrency=40)
+        answers = ask_all(server, 40, timeout=0.1, concurrency=40)
     assert len(answers) == 40
     assert all(answer.error and not answer.text for answer in answers)
     assert {a.kind for a in answers} <= {"status 500", "status 529", "timed out", "garbled"}
