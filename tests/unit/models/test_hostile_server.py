@@ -443,6 +443,12 @@ def pieces_of_a_call(piece):
     )
 
 
+def a_name_again(count):
+    function = {"name": "f", "arguments": ""}
+    event = chunk({"tool_calls": [{"index": 0, "id": "c", "function": function}]})
+    return lambda: read(chat_decoder(), [event] * count)
+
+
 def details(count):
     block = {"type": "reasoning.text", "index": 0, "text": "word" * 50}
     return lambda: read(chat_decoder(), [chunk({"reasoning_details": [block]})] * count)
@@ -460,6 +466,7 @@ GROWING = {
     "shown again": (shown, 20_000),
     "a call of closing braces": (pieces_of_a_call("}" * 50), 2_000),
     "a call of open braces": (pieces_of_a_call('{"a}' * 20), 2_000),
+    "a call's name again and again": (a_name_again, 4_000),
     "reasoning in blocks": (details, 5_000),
     "citations": (citations, 2_000),
 }

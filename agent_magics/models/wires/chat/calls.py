@@ -41,6 +41,8 @@ class CallDraft:
 
     def add(self, piece: str) -> None:
         """Append a fragment of the arguments, and track the depth of brackets without parsing."""
+        if not piece:
+            return
         self.pieces.append(piece)
         self.size += len(piece)
         if self.size > TEXT_LENGTH:
