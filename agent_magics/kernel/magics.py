@@ -21,7 +21,7 @@ from IPython.core.magic_arguments import argument, magic_arguments
 from agent_magics.engine.front_end import FRONT_ENDS, FrontEnd
 from agent_magics.kernel.cell.request.options import parse_options, usage_errors
 from agent_magics.kernel.lab.link import Data, LabLink, asker_of
-from agent_magics.kernel.setting_traits import SettingTraits, add_options
+from agent_magics.kernel.setting_traits import SettingTraits, add_options, given_in
 
 if TYPE_CHECKING:
     from agent_magics.app import Agent
@@ -178,6 +178,7 @@ class AgentMagics(Magics, SettingTraits):  # type: ignore[misc] # a class made f
             shell.user_ns_hidden,
             Path(self.cwd or "."),
             tuple(self.agents) if "notebook" in vars(self) else (),
+            given_in(self),
         )
         return found
 

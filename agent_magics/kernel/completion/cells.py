@@ -4,7 +4,8 @@ import argparse
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from agent_magics.kernel.completion.mentions import Candidate, complete_column, complete_mention
 from agent_magics.kernel.completion.options import complete_line
@@ -37,6 +38,7 @@ def complete_cell(
     hidden: Iterable[str] = (),
     workspace: Path = Path(),
     agents: Iterable[str] = (),
+    given: Mapping[str, Any] = MappingProxyType({}),
 ) -> Completions:
     """Return the completions at the cursor of a cell; none where it is not an agent's place.
 
@@ -48,11 +50,12 @@ def complete_cell(
         hidden: names of variables that are not the person's.
         workspace: the folder of the agent, for its files and prompts.
         agents: the names of the agents.
+        given: the settings of the notebook.
     """
     before = code[:offset]
     line = before.rpartition("\n")[2]
     if ours := _LINE.fullmatch(line):
-        begun, words = complete_line(ours[1], parser, namespace, workspace, agents)
+        begun, words = complete_line(ours[1], parser, namespace, workspace, agents, given)
         return Completions(offset - len(begun), tuple(map(Candidate, words)))
     if prompt := _PROMPT.match(before):
         text = before[prompt.end() :]

@@ -233,6 +233,11 @@ def endpoint_of(address: str) -> Endpoint:
     return UNKNOWN
 
 
+def is_known(address: str) -> bool:
+    """Return whether a company in our table serves models at `address`."""
+    return _row_of((urlsplit(address).hostname or "").lower()) is not None
+
+
 @lru_cache(maxsize=64)
 def _row_of(host: str) -> Endpoint | None:
     for ending, endpoint in HOSTS:

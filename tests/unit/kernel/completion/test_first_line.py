@@ -32,6 +32,30 @@ def test_the_names_of_the_agents_are_offered() -> None:
     assert [each.text for each in found] == ["default", "trial"]
 
 
+@pytest.mark.parametrize(
+    ("address", "offers"),
+    [
+        (None, True),
+        ("https://openrouter.ai/api/v1", True),
+        ("http://localhost:11434/v1", False),
+        ("https://models.example.org/v1", False),
+        ("no address", False),
+    ],
+    ids=["default", "a company's", "on this machine", "one's own", "none"],
+)
+@pytest.mark.parametrize("by", ["notebook", "environment"])
+def test_models_of_the_catalogue_are_offered_only_where_they_may_be(
+    address: str | None, offers: bool, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, given = "%%agent --model gpt-5", {}
+    if address and by == "environment":
+        monkeypatch.setenv("OPENAI_BASE_URL", address)
+    elif address:
+        given = {"base_url": address}
+    _, found = complete_cell(code, len(code), PARSER, {}, given=given)
+    assert bool(found) == offers
+
+
 @pytest.mark.parametrize("value", ['""', "''", "' '", ","])
 def test_an_empty_value_is_refused_and_not_taken_for_none(value: str) -> None:
     options = {action.dest: action for action in PARSER._actions if action.nargs in (None, "+")}
