@@ -32,6 +32,11 @@ class ItemRenderer extends Widget implements IRenderMime.IRenderer {
     }
   }
 
+  dispose(): void {
+    this._seen?.disconnect();
+    super.dispose();
+  }
+
   protected onAfterAttach(message: Message): void {
     super.onAfterAttach(message);
     this._enterPage();
@@ -58,22 +63,36 @@ class ItemRenderer extends Widget implements IRenderMime.IRenderer {
     return [...this.node.querySelectorAll<HTMLElement>('summary, button')];
   }
 
-  /** Do what is possible only in the page: formulas are measured to be set; changes are reviewed. */
+  /** Do what is possible only in the page: formulas are measured to be set, once they are seen; changes are reviewed. */
   private _enterPage(): void {
     if (!this.isAttached) {
       return;
     }
-    for (const formula of this.node.querySelectorAll<HTMLElement>('.am-math')) {
-      if (this._options.latexTypesetter) {
-        formula.className = '';
-        void this._options.latexTypesetter.typeset(formula);
-      }
+    this._seen?.disconnect();
+    this._seen = null;
+    const formulas = this.node.querySelectorAll('.am-math');
+    if (formulas.length > 0 && this._options.latexTypesetter) {
+      // MathJax measures each in the page, which takes seconds for a thousand.
+      this._seen = new IntersectionObserver(entries => this._typeset(entries), { rootMargin: '100%' });
+      formulas.forEach(formula => this._seen?.observe(formula));
     }
     for (const changes of this.node.querySelectorAll('.am-changes')) {
       changes.dispatchEvent(new CustomEvent(CHANGES, { bubbles: true }));
     }
   }
 
+  /** Set the formulas that a person sees, or will when they scroll on. */
+  private _typeset(entries: IntersectionObserverEntry[]): void {
+    for (const { target, isIntersecting } of entries) {
+      if (isIntersecting) {
+        this._seen?.unobserve(target);
+        target.className = '';
+        void this._options.latexTypesetter?.typeset(target as HTMLElement);
+      }
+    }
+  }
+
+  private _seen: IntersectionObserver | null = null;
   private _options: IRenderMime.IRendererOptions;
   private _drawings = 0;
 }

@@ -253,3 +253,17 @@ def test_outputs_that_were_cleared_and_saved_stay_away(notebook: Open, reopen: O
     again = reopen(page.name)
     again.wait_for_text(2, "Two.")  # after all that the page was sent of the cell above
     expect(again.outputs(1)).to_have_count(0)
+
+
+def test_formulas_are_set_when_they_are_seen(notebook: Open) -> None:
+    """MathJax takes milliseconds for each: a thousand at once would hold the page for seconds."""
+    text = "\n\n".join(f"{number}: $x^{{{number}}}$" for number in range(400))
+    item = {"version": VERSION, "kind": "text", "text": text, "sources": []}
+    output = nbformat.v4.new_output("display_data", data=item_bundle(item))
+    page = notebook([nbformat.v4.new_code_cell("1", outputs=[output])], kernel=False)
+    area = page.area(0)
+    expect(area.get_by_text("0: ").first.locator("mjx-container")).to_have_count(1)
+    last = area.get_by_text("399: ")
+    last.scroll_into_view_if_needed()
+    expect(last.locator("mjx-container")).to_have_count(1)
+    expect(area.get_by_text("200: ").locator("mjx-container")).to_have_count(0)
