@@ -38,8 +38,11 @@ def redact_text(secrets: Sequence[str], text: str) -> str:
     they stand in base64, in hexadecimal, in capitals or backwards, or with spaces, quotes or line
     ends between their characters.
     """
+    possible = [secret for secret in secrets if len(text) >= _shortest(secret)]
+    if not possible:  # as for most texts of events, which are shorter than a key
+        return text
     joined = text.translate(_WITHOUT)
-    for secret in secrets:
+    for secret in possible:
         if "\\" in text:  # first, since a secret may end with one, of which JSON makes two
             text = _escaped(secret).sub(REDACTED, text)
         for form, bare in _bare_forms(secret):
@@ -75,6 +78,12 @@ def encodings(secret: str) -> tuple[str, ...]:
     quoted = (quote(secret, safe=""), quote(secret), quote_plus(secret))
     others = (hexadecimal, hexadecimal.upper(), secret[::-1], *quoted, *cases)
     return tuple(dict.fromkeys((secret, *coded, *others)))
+
+
+@lru_cache(maxsize=256)
+def _shortest(secret: str) -> int:
+    """Return the number of characters of the shortest text that holds a secret in any form."""
+    return min(len(bare) for _, bare in _bare_forms(secret))
 
 
 @lru_cache(maxsize=1024)

@@ -79,6 +79,15 @@ def test_other_forms_of_a_secret_are_taken_out(text):
     assert redact_text((KEY, "a/b=c?d&e#f+g h"), f"a {text} b") == f"a {REDACTED} b"
 
 
+@given(
+    secret=st.text(st.characters(codec="ascii", categories=("L", "N")), min_size=12),
+    between=st.sampled_from(["", " ", "', '", "\n"]),
+)
+def test_a_text_that_is_nothing_but_a_secret_in_one_of_its_forms_is_taken_out(secret, between):
+    for text in (*encodings(secret), json.dumps(secret), between.join(secret)):
+        assert REDACTED in redact_text((secret,), text)
+
+
 @pytest.mark.parametrize("at", range(1, len(KEY)))
 def test_a_secret_in_two_pieces_is_taken_out(at):
     redactor = EventRedactor((KEY,))
