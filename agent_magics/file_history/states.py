@@ -13,7 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from agent_magics.files.beneath import folder_of, open_file
+from agent_magics.files.beneath import folder_of
+from agent_magics.files.plain_files import read_with_status
 
 # Limit in bytes of a stored file; most files that people write are far smaller.
 MOST_FILE = 8 * 1024 * 1024
@@ -106,7 +107,8 @@ class ContentStore:
             return False
         staged = f"{path}.{secrets.token_hex(4)}"
         try:
-            os.makedirs(self._folder, mode=0o700, exist_ok=True)
+            if not os.path.isdir(self._folder):
+                os.makedirs(self._folder, mode=0o700, exist_ok=True)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             with open(os.open(staged, flags, 0o600), "wb") as file:
                 file.write(content)
@@ -200,9 +202,7 @@ def look_in(
     if status.st_size > MOST_FILE:
         return unkept(status, f"larger than {MOST_FILE >> 20} MB")
     try:
-        with open(open_file(name, folder), "rb") as file:
-            status = os.fstat(file.fileno())
-            content = file.read(MOST_FILE + 1)
+        content, status = read_with_status(name, MOST_FILE, folder=folder)
     except OSError as error:
         return unkept(status, f"not readable ({error.strerror})")
     digest = digest_of(content)

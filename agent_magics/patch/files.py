@@ -321,7 +321,9 @@ class _Swap:
         elif backup:
             back_up(name, backup, folder)
         if write.after is not None:
-            os.replace(self._staged[write.path], name, src_dir_fd=folder, dst_dir_fd=folder)
+            staged = self._staged[write.path]
+            os.replace(staged, name, src_dir_fd=folder, dst_dir_fd=folder)
+            self._litter.remove((folder, staged))
 
     def roll_back(self) -> list[str]:
         """Undo the commits in reverse order; return what could not be undone and where it is."""

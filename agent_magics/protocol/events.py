@@ -310,12 +310,14 @@ class TurnDiffUpdated(Event):
         files: the changed files, by path.
         runs: warnings about changed files that other programs execute; filled at the turn's end.
         notes: changes that were not recorded, or cannot be undone.
+        is_last: whether the turn ends with it; the record of a session has this one alone.
     """
 
     diff: str
     files: tuple[ChangedFile, ...] = ()
     runs: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    is_last: bool = False
 
 
 # -- questions: each is answered by an Op with the same id -------------------------------------

@@ -1,5 +1,6 @@
 """A turn's changes of files, by patches, commands and nested calls: told, undone, made again."""
 
+import json
 import os
 from pathlib import Path
 
@@ -10,9 +11,11 @@ from agent_magics.config_files.places import state_folder
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.file_history.journal import FILE
 from agent_magics.files.trusted_imports import _distrusted, distrust
+from agent_magics.protocol.codec import from_json
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import ModelInformed, TurnDiffUpdated
 from agent_magics.protocol.items import UserMessage
+from agent_magics.records.places import rollout_folder
 from tests.support.turns import of_kind, scripted
 
 TOOLS = ["apply_patch", "write_file", "shell_command", "exec_command", "write_stdin"]
@@ -82,6 +85,17 @@ def test_patches_and_commands_of_a_turn_are_one_diff_and_undone_together(agent):
     assert tree() == before and not Path("made").exists()
     one.redo()
     assert tree() == after and Path("c.txt").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_record_has_what_a_turn_changed_once_however_many_files_it_changed(agent):
+    files = [Call("write_file", {"path": f"{n}.txt", "content": "1\n"}) for n in range(5)]
+    one = agent(files, "Done.")
+    told = of_kind(one.run_sync("Write."), TurnDiffUpdated)
+    assert [len(each.files) for each in told] == [1, 2, 3, 4, 5, 5]
+    (record,) = rollout_folder().rglob(f"{one.conversation_id}.jsonl")
+    lines = map(json.loads, record.read_text().splitlines())
+    recorded = [from_json(line) for line in lines if line["type"] == "TurnDiffUpdated"]
+    assert recorded == told[-1:]
 
 
 def test_the_model_is_told_at_its_next_request(agent):

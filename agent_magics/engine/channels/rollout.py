@@ -17,14 +17,14 @@ from agent_magics.files.beneath import closing_descriptor
 from agent_magics.files.locks import FileHeld, open_locked, release
 from agent_magics.protocol.codec import to_json
 from agent_magics.protocol.errors import FatalError, clause
-from agent_magics.protocol.events import Event, ReasoningDelta, TextDelta, Warned
+from agent_magics.protocol.events import Event, ReasoningDelta, TextDelta, TurnDiffUpdated, Warned
 from agent_magics.protocol.records import Entry, RecordBegun
 from agent_magics.records.places import PAST
 
 HELD = (
     "This conversation is open in another kernel, or by another agent; close it there, or fork it."
 )
-_LEFT_OUT = (TextDelta, ReasoningDelta)
+_DELTAS = (TextDelta, ReasoningDelta)
 # Day, month, year, all records, the package's folder, and the one in which that may be new.
 _FOLDERS = 6
 # Read from the end of a record that is written on, to find whole lines.
@@ -34,7 +34,9 @@ _TAIL = 1 << 16
 class Rollout:
     """Appends to the record of one conversation, mode 0600; thread-safe.
 
-    Deltas are left out: the complete item follows them.
+    What is told whole later is left out: deltas, since the complete item follows them, and reports
+    of changed files but the last of a turn. Each names all files, so they would take room with the
+    square of the files.
 
     Args:
         path: the record; created with the first line that is written.
@@ -90,7 +92,7 @@ class Rollout:
             Exception: the file cannot be written, or an event has no JSON form: these events are
                 missing in it, entries are written later; a later write may succeed.
         """
-        kept = [each for each in happened if not isinstance(each, _LEFT_OUT)]
+        kept = [each for each in happened if _is_kept(each)]
         if not kept:
             return
         with self._lock:
@@ -172,6 +174,12 @@ def _sync(path: Path) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         with closing_descriptor(fd):
             os.fsync(fd)
+
+
+def _is_kept(happened: Event | Entry) -> bool:
+    if isinstance(happened, TurnDiffUpdated):
+        return happened.is_last
+    return not isinstance(happened, _DELTAS)
 
 
 def _cut_to_lines(fd: int) -> None:

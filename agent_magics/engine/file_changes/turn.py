@@ -16,7 +16,7 @@ from agent_magics.file_history.diff import FileDiff, file_diff
 from agent_magics.file_history.journal import ChangeJournal, TurnChanges
 from agent_magics.file_history.states import PathChange, PathState, look_at, with_missing_folders
 from agent_magics.file_history.writers import Writers
-from agent_magics.files.paths import read_judge, shown_path
+from agent_magics.files.paths import read_judge, resolve_path, shown_below, shown_path
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.events import ChangedFile, TurnDiffUpdated, Warned
 
@@ -193,7 +193,7 @@ class DiffTracker:
         authors = self._journal.authors([self._turn_id])
         fields = _event_fields(changes, self._cwd, content, self._doubtful, authors, self._known)
         runs = what_runs(changes, self._cwd, content) if final else ()
-        self._emit(TurnDiffUpdated, runs=runs, **fields)
+        self._emit(TurnDiffUpdated, runs=runs, is_last=final, **fields)
 
 
 DOUBTFUL = (
@@ -304,6 +304,7 @@ def describe(
         authors: a note on each path that sub-agents have changed.
     """
     known = {} if known is None else known
+    cwd = resolve_path(".", cwd)  # once for all
     folders = {change.path for change in changes if change.before.kind == change.after.kind}
     found = []
     for change in changes:
@@ -323,7 +324,7 @@ def describe(
 
 def _diff(change: PathChange, cwd: Path, content: Content) -> FileDiff:
     old, new = (content(s.digest) if s.digest else None for s in (change.before, change.after))
-    diff = file_diff(shown_path(change.path, cwd), change.before, change.after, old, new)
+    diff = file_diff(shown_below(Path(change.path), cwd), change.before, change.after, old, new)
     # A content may have none to be copied from, or its copy found the disk full.
     if change.before.can_be_made and (old is not None or not change.before.digest):
         return diff
@@ -342,7 +343,7 @@ def _changed_file(change: PathChange, diff: FileDiff, cwd: Path, author: str) ->
     kind: Literal["added", "changed", "removed"] = "changed"
     if "absent" in kinds:
         kind = "added" if kinds[0] == "absent" else "removed"
-    path = shown_path(change.path, cwd) + ("/" if "folder" in kinds else "")
+    path = shown_below(Path(change.path), cwd) + ("/" if "folder" in kinds else "")
     note = "; ".join(filter(None, (diff.note, author)))
     return ChangedFile(path, kind, diff.added, diff.removed, note)
 
@@ -360,9 +361,9 @@ def what_runs(changes: Sequence[PathChange], cwd: Path, content: Content) -> tup
     # Late: it needs TOML and 30 patterns, and most turns change nothing.
     from agent_magics.file_history.triggers import why_it_runs  # noqa: PLC0415
 
-    found = []
+    found, cwd = [], resolve_path(".", cwd)
     for change in changes:
-        path = shown_path(change.path, cwd)
+        path = shown_below(Path(change.path), cwd)
         why = why_it_runs(path, change, content) if change.before != change.after else ""
         if why:
             found.append(f"{path} runs by itself: {why}.")
