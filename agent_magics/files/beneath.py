@@ -3,7 +3,8 @@ path.
 
 A path is checked after every symlink in it was resolved. Between the check and the opening a folder
 of it could be replaced by a link (a time-of-check to time-of-use race). So a path is opened name by
-name, each relative to the descriptor of the folder before it, with ``O_NOFOLLOW``.
+name, each relative to the descriptor of the folder before it, with ``O_NOFOLLOW``; or at once,
+where the system then says that what was opened stands at that very path.
 """
 
 import errno
@@ -47,8 +48,16 @@ def _opened_place(path: str | os.PathLike[str]) -> str:
         return ""
     try:
         with closing_descriptor(os.open(path, os.O_PATH | os.O_CLOEXEC)) as descriptor:
-            place = os.readlink(f"/proc/self/fd/{descriptor}")
+            return _place_of(descriptor)
     except OSError:  # it is missing, or only a part of it may be looked up
+        return ""
+
+
+def _place_of(descriptor: int) -> str:
+    """Return the path of what was opened, without links; "" where the system does not say."""
+    try:
+        place = os.readlink(f"/proc/self/fd/{descriptor}")
+    except OSError:
         return ""
     # Otherwise it has no place: a pipe, or what was removed meanwhile.
     return place if place.startswith("/") and not place.endswith(" (deleted)") else ""
@@ -80,6 +89,8 @@ def open_folder(
         PathChanged: one of its names is a link now.
         OSError: it does not exist, is no folder, or may not be entered.
     """
+    if start is None and (whole := _open_at_once(path)) is not None:
+        return whole
     folder = os.open("/", _FOLDER) if start is None else os.dup(start)
     try:
         for name in path.split("/"):
@@ -96,6 +107,18 @@ def open_folder(
         os.close(folder)
         raise
     return folder
+
+
+def _open_at_once(path: str) -> int | None:
+    """Open a folder by its whole path; None where it is missing, or a link led to another place."""
+    try:
+        folder = os.open(path, _FOLDER)
+    except OSError:
+        return None
+    if _place_of(folder) == path:
+        return folder
+    os.close(folder)
+    return None
 
 
 @contextmanager
