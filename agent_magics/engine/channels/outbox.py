@@ -8,7 +8,7 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -122,6 +122,16 @@ class Outbox:
 
     def emit(self, turn_id: str, kind: type[Event], **fields: Any) -> None:
         """Stamp an event; it is recorded and shown at the loop's next step. From any thread."""
+        if self._add(turn_id, kind, fields):
+            self._engine.post(self.flush)
+
+    def emit_now(self, turn_id: str, kind: type[Event], **fields: Any) -> None:
+        """Stamp an event; record and show it, after those before it. On the engine's thread."""
+        self._add(turn_id, kind, fields)
+        self.flush()
+
+    def _add(self, turn_id: str, kind: type[Event], fields: Mapping[str, Any]) -> bool:
+        """Stamp an event and keep it for the next flush; return whether it is the first there."""
         turn = self._turns.get(turn_id)
         with self._lock:
             is_first = not self._pending
@@ -130,9 +140,7 @@ class Outbox:
             else:
                 for event in turn.redactor.clean(kind, fields):
                     self._stamp(turn_id, event)
-            wakes = is_first and self._pending
-        if wakes:
-            self._engine.post(self.flush)
+            return is_first and bool(self._pending)
 
     def keep(self, entry: Entry) -> None:
         """Record an entry in order with the events; from any thread.

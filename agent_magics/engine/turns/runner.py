@@ -198,8 +198,7 @@ class TurnRunner:
             agents.end_turn(turn_id, fields["reason"] if kind is TurnAborted else "")
         del self._tasks[turn_id], self.turn_configs[turn_id]
         self.conversation.files.finish(turn_id)
-        self._outbox.emit(turn_id, kind, **fields)
-        self._outbox.flush()
+        self._outbox.emit_now(turn_id, kind, **fields)
         if kind is not TurnCompleted:  # of which `_guard` waits for the disk
             with suppress(RuntimeError):  # the program is ending: no thread can start
                 POOL.submit(self._outbox.sync)
