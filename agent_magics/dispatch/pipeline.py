@@ -80,16 +80,21 @@ class ToolCallRuntime:
 
     def start(self, call: ToolCall) -> "asyncio.Task[ToolOutput]":
         """Take the call's place in the order now, and run it in a task of its own."""
-        going = self._arrived(call)
+        going = CallInProgress(call, self._turn)
+        # The task first: what it does in its first step is then written together with its arrival.
         going.task = asyncio.create_task(self._answer(going))
+        self._arrive(going)
         return going.task
 
     async def run(self, call: ToolCall) -> ToolOutput:
         """Run a call that the caller waits for."""
-        return await self._answer(self._arrived(call))
-
-    def _arrived(self, call: ToolCall) -> CallInProgress:
         going = CallInProgress(call, self._turn)
+        self._arrive(going)
+        return await self._answer(going)
+
+    def _arrive(self, going: CallInProgress) -> None:
+        """Give a call its place in the order, and report it."""
+        call = going.call
         # A nested call runs under its parent's place, since one of its own would wait for ever;
         # the calls of a group have an order of their own under its place.
         lock = self._lock if call.parent_call_id is None else self._groups.get(call.parent_call_id)
@@ -99,7 +104,6 @@ class ToolCallRuntime:
         going.emit(ToolCallPending, arguments=self._redact(readable_payload(call.payload)))
         if call.parent_call_id is None:
             self._of_model.add(going)
-        return going
 
     def skip(self, reason: str) -> None:
         """Answer the model's calls that have not begun with `reason`; running ones go on."""
