@@ -6,6 +6,7 @@ The files may be hostile, so they are read as any file that the kernel reads by 
 
 import os
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2s
 from pathlib import Path
 
@@ -99,10 +100,14 @@ def _read_first(folder: Path, root: Path, most: int) -> list[tuple[InstructionFi
             problem = problem or [(InstructionFile(shown, problem=str(reason)), 0)]
             continue
         taken = data[:most]
-        text = clean_text(taken.decode("utf-8", "replace"))
-        shown = _shown(path, root)
+        text, shown = _text_of(taken), _shown(path, root)
         return [(InstructionFile(shown, text, len(data) - len(taken)), len(taken))]
     return problem
+
+
+@lru_cache(maxsize=16)  # each run reads its files again, and cleaning takes most of that
+def _text_of(data: bytes) -> str:
+    return clean_text(data.decode("utf-8", "replace"))
 
 
 def _shown(path: str, root: Path) -> str:

@@ -14,11 +14,10 @@ from agent_magics.dispatch.handlers.registrations import ToolRegistrations, join
 from agent_magics.dispatch.registry import ToolHandler, ToolRegistry, ToolRegistryBuilder
 from agent_magics.dispatch.tool import Tool, offered_specs
 from agent_magics.models.providers.families import ToolsConfig
-from agent_magics.project.digests import usable
 from agent_magics.project.skills import Skill, describe_problems, find_skills
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.tools import ConfiguredToolSpec, DynamicToolSpec, WebSearchSpec
-from agent_magics.tools.catalog.discovery import Discovery
+from agent_magics.tools.catalog.discovery import Discovered, Discovery
 from agent_magics.tools.catalog.search import tool_search
 from agent_magics.tools.catalog.sources import (
     ToolList,
@@ -227,11 +226,12 @@ class ToolCatalog:
         chosen = self.wanted if wanted is None else wanted
         absent = self._absent() if names_sets(chosen) else ()
         named, names = self._read(chosen, namespace or {}, forms, absent)
+        discovered = self.discovery.find() if found else Discovered()
         tools = join_tools(
             named,
-            self.discovery.find().tools if found else (),
+            discovered.tools,
             self.registrations.tools if more else (),
-            (read_skill,) if found and usable(self.skills()) else (),
+            (read_skill,) if discovered.skills else (),
         )
         if more:
             hidden = self.registrations.hidden

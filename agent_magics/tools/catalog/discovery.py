@@ -49,10 +49,12 @@ class Discovered:
 
     Attributes:
         warnings: one sentence for each tool that was left out.
+        skills: the usable skills, whose tools are among them.
     """
 
     tools: tuple[Tool, ...] = ()
     warnings: tuple[str, ...] = ()
+    skills: tuple[Skill, ...] = ()
 
 
 @dataclass(slots=True)
@@ -95,14 +97,16 @@ class Discovery:
 
     def find(self) -> Discovered:
         """Return all present tools, the project's first."""
+        skills = usable(find_skills(self.workspace))
         parts = [
             self._look(self.project.folder, _identity(self.project.folder), self._load_project),
             self._look(self._user_folder, _identity(self._user_folder), self._load_user),
             installed_tools(),
-            *map(self._look_at_skill, usable(find_skills(self.workspace))),
+            *map(self._look_at_skill, skills),
         ]
         tools = tuple(tool for part in parts for tool in part.tools)
-        return Discovered(tools, tuple(warning for part in parts for warning in part.warnings))
+        warnings = tuple(warning for part in parts for warning in part.warnings)
+        return Discovered(tools, warnings, tuple(skills))
 
     def forget(self) -> None:
         """Drop the cache, because trust has changed."""
