@@ -19,6 +19,10 @@ MARKS = {
 }
 
 
+# As long as real ones: each event is searched for it, but for texts that are shorter.
+KEY = "sk-proj-" + "0aB1cD2eF3" * 15
+
+
 def connect(
     subject: str, server: str, scenario: str, functions: list[Callable]
 ) -> Callable[[], str]:
@@ -39,7 +43,7 @@ def connect(
         model="gpt-4o",
         tools=[tool(**MARKS[subject])(function) for function in functions],
         base_url=base_url,
-        api_key="x",
+        api_key=KEY,
         approval="never",
         max_turns=1000,
     )

@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from clients import KEY
+
 LINES, HUNKS, AROUND = 100_000, 1000, 3
 TIMES = 5
 OLD = [f"line {number} of the file, {number * 7919 % 1000}" for number in range(LINES)]
@@ -75,7 +77,7 @@ async def call(folder: Path) -> float:
     """Measure a patch of one line."""
     from agent_magics import Agent  # noqa: PLC0415
 
-    agent = Agent("gpt-4o", tools=["apply_patch"], cwd=folder, approval="never", api_key="x")
+    agent = Agent("gpt-4o", tools=["apply_patch"], cwd=folder, approval="never", api_key=KEY)
     path = folder / "b.txt"
     spans = []
     for number in range(100):
