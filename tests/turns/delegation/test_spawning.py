@@ -324,7 +324,7 @@ def test_one_of_a_new_conversation_outlives_the_end_of_its_namesake():
     async def reset_and_start(agent, old):
         agent.session.reset()
         request = SubAgentRequest(task="Look again.")
-        new = agent.sub_agents.start(request, old.link.turn.setup, old.link.turn)
+        new = agent.sub_agents.start(request, old.link.turn.turn_config, old.link.turn)
         old.clock._on_late()  # in the moment before it has stopped
         await asyncio.wait([old.ended])
         await asyncio.wait([new.ended])

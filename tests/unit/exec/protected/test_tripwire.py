@@ -581,7 +581,7 @@ def test_what_git_would_run_is_put_back_also_between_calls(seen_by, workspace, t
     assert session.finish() == []
 
 
-@pytest.mark.parametrize("count", [1_500, 20_500])
+@pytest.mark.parametrize("count", [1_500, pytest.param(20_500, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("begins", ["its call", "a session"])
 def test_a_hook_is_found_among_many_files(begins, count, workspace, tripwire):
     watch = tripwire.arm(confined(workspace))
