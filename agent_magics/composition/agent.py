@@ -190,7 +190,9 @@ class ComposedAgent:
         answer = None if output is None else OutputType(output)
         resolved = self._held.resolve(cell)
         settings = resolved.settings
-        run = self.catalog.of_run(self._forms(settings), tools, namespace, more=more, plan=plan)
+        run = self.catalog.of_run(
+            self._forms(settings), tools, namespace, more=more, plan=plan, has_code=self._has_code
+        )
         parts = (
             resolved,
             run,
@@ -203,6 +205,19 @@ class ComposedAgent:
             self._prepared = parts, self._prepare(*parts)
         prepared = self._prepared[1]
         return prepared if answer is None else replace(prepared, output=answer)
+
+    def _has_code(self) -> bool:
+        """Return whether the workspace held code when the conversation began.
+
+        That stays as it was, so that the provider's prompt cache holds.
+        """
+        # Late: a program that names no set of tools needs no parsers.
+        from agent_magics.symbols.parsing import holds_source  # noqa: PLC0415
+
+        conversation = self.session.conversation
+        if conversation.has_code is None or not conversation.history.items:
+            conversation.has_code = holds_source(self.catalog.discovery.workspace)
+        return conversation.has_code
 
     def _prepare(
         self,

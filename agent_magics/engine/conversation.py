@@ -72,6 +72,7 @@ class Conversation:
         variables: what it knows of the namespace, by name; see `protocol.events.VariablesKnown`.
         cell_changes: what its turns changed in cells of the notebook, oldest first.
         memory: the table of contents of the notes in its instructions; None until it is made.
+        has_code: whether the workspace held code when it began; None until somebody looked.
         differences: how the namespace differed from that when it was resumed.
         sub_agents: those of an earlier kernel, as they were told of last, by name.
         notes: warnings for the person in its next turn.
@@ -98,6 +99,7 @@ class Conversation:
         self.variables: dict[str, Any] = {}
         self.cell_changes: list[CellChanged] = []
         self.memory: str | None = None
+        self.has_code: bool | None = None
         self.differences: Sequence[VariableDifference] = ()
         self._room_for_results = MOST_RESULTS
         self.typed_keys: set[str] = set()

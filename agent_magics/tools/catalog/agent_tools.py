@@ -207,6 +207,7 @@ class ToolCatalog:
         *,
         more: bool = True,
         plan: bool = False,
+        has_code: Callable[[], bool],
     ) -> RunTools:
         """Return the tools of a run, cached while nothing changes.
 
@@ -218,13 +219,15 @@ class ToolCatalog:
                 the agent has a list of its own.
             plan: whether the run only plans: then no tool is among them that may change something,
                 and none of a server, whose hints are claims.
+            has_code: returns whether sets bring the tools for symbols.
 
         Raises:
             FatalError: a name is unknown, or two tools have the same name.
         """
         found = more and (wanted is not None or self.wanted is None)
         chosen = self.wanted if wanted is None else wanted
-        absent = self._absent() if names_sets(chosen) else ()
+        # They cost about 1,000 tokens a request, and say nothing where there is no code.
+        absent = () if not names_sets(chosen) or has_code() else builtin.STRUCTURE
         named, names = self._read(chosen, namespace or {}, forms, absent)
         discovered = self.discovery.find() if found else Discovered()
         tools = join_tools(
@@ -245,14 +248,6 @@ class ToolCatalog:
         if self._built is None or self._built[0] != key:
             self._built = key, self._build(tools, forms, servers, found)
         return self._built[1]
-
-    def _absent(self) -> Collection[str]:
-        """Return the tools that a set does not bring in this workspace."""
-        # Late: a program that names no set needs no parsers.
-        from agent_magics.symbols.parsing import holds_source  # noqa: PLC0415
-
-        # They cost about 1,000 tokens a request, and say nothing where there is no code.
-        return () if holds_source(self.discovery.workspace) else builtin.STRUCTURE
 
     def _build(
         self, tools: tuple[Tool, ...], forms: ToolsConfig, servers: "McpTools | None", found: bool
