@@ -17,8 +17,13 @@ _UP = re.compile(r"(?:\x1b\[|\x9b)([0-9]{0,4})[AF]")  # the cursor goes up
 _COLOUR = re.compile(r"\x1b\[[0-9;:]{0,64}m")  # SGR: colours, bold, underlined; nothing moves
 # placeholder of a colour sequence while lines are edited; removed from the text before
 _MARK = "\0"
-_OVERSTRUCK = re.compile(r"[^\n\x08\0](\0*+)\x08")
-_CONTROL = re.compile(r"[\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f]+")  # all but \b \t \n \r
+# placeholder of an erased rest of a line, likewise
+_CUT = "\x0b"
+_ERASED = re.compile(r"(?:\x1b\[|\x9b)0?K")  # from the cursor to the end of the line
+_TO_START = re.compile(r"(?:\x1b\[|\x9b)[01]?G")
+_ERASED_WHOLE = re.compile(r"(?:\x1b\[|\x9b)2K")
+_MOVE = re.compile("([\r\x08\x0b])")
+_CONTROL = re.compile(r"[\x00-\x07\x0c\x0e-\x1f\x7f-\x9f]+")  # all but \b \t \n \v \r
 _ASCII_CONTROL = bytes(code for code in range(128) if _CONTROL.match(chr(code)))
 
 
@@ -26,10 +31,11 @@ def clean_output(text: str) -> str:
     """Return `text` without terminal control sequences.
 
     Escape sequences and control characters other than newline and tab are removed; of an
-    overwritten line (a progress bar), the last version is kept. Takes linear time.
+    overwritten line (a progress bar), what a terminal would show last is kept. Takes linear time.
     """
+    text = text.replace(_CUT, "")
     if any(start in text for start in _ESCAPE_STARTS):
-        text = _ESCAPE.sub("", _rewrite_lines(text))
+        text = _ESCAPE.sub("", _rewrite_lines(_with_moves(text)))
     return _edit_lines(_without_controls(text))
 
 
@@ -42,6 +48,12 @@ def fold_lines(text: str) -> str:
         is_shorter = more * (len(line) + 1) > len(marker) + 1
         folded += (line, marker) if is_shorter else [line] * (more + 1)
     return "\n".join(folded)
+
+
+def _with_moves(text: str) -> str:
+    """Replace sequences that act within a line by the character for which `_edit_lines` looks."""
+    text = _TO_START.sub("\r", _ERASED.sub(_CUT, text))
+    return _ERASED_WHOLE.sub("\r" + _CUT, text)
 
 
 def _rewrite_lines(text: str) -> str:
@@ -75,7 +87,9 @@ def colour_output(text: str) -> str:
     only the style of characters.
     """
     plain, colours = [], []
-    for number, piece in enumerate(_ESCAPE.split(_rewrite_lines(text))):
+    for number, piece in enumerate(
+        _ESCAPE.split(_rewrite_lines(_with_moves(text.replace(_CUT, ""))))
+    ):
         if number % 2 == 0:  # text between two sequences
             plain.append(_without_controls(piece))
         elif _COLOUR.fullmatch(piece):
@@ -86,19 +100,37 @@ def colour_output(text: str) -> str:
 
 
 def _edit_lines(text: str) -> str:
-    """Apply backspace and carriage return to lines; all colour placeholders are kept."""
-    if "\x08" in text:
-        text = _OVERSTRUCK.sub(r"\1", text).replace("\x08", "")
-    if "\r" in text:
-        text = "\n".join(map(_last_written, text.split("\n")))
-    return text
+    """Apply backspace, carriage return and erasure to lines; all colour placeholders are kept."""
+    if "\x08" in text or "\r" in text:
+        text = "\n".join(map(_last_shown, text.split("\n")))
+    return text.replace(_CUT, "")
 
 
-def _last_written(line: str) -> str:
+def _last_shown(line: str) -> str:
+    """Return what a terminal shows at the end of a line in which the cursor goes back.
+
+    Colours of what was written before it went back for the last time come before what follows.
+    """
     written = line.rstrip("\r" + _MARK)
-    overwritten, _, last = written.rpartition("\r")
-    after = line.count(_MARK, len(written))
-    return _MARK * overwritten.count(_MARK) + last + _MARK * after
+    moved = max(written.rfind("\r"), written.rfind("\x08")) + 1
+    before, last = written[:moved], written[moved:]
+    cells: list[str] = []
+    column = 0
+    for piece in _MOVE.split(before.replace(_MARK, "")):
+        if piece == "\r":
+            column = 0
+        elif piece == "\x08":
+            column = max(0, column - 1)
+        elif piece == _CUT:
+            del cells[column:]
+        else:
+            cells[column : column + len(piece)] = piece
+            column += len(piece)
+    start, width = "".join(cells[:column]), len(last) - last.count(_MARK)
+    rest = "" if _CUT in last else "".join(cells[column + width :])
+    return (
+        start + _MARK * before.count(_MARK) + last + rest + _MARK * line.count(_MARK, len(written))
+    )
 
 
 def cut_middle(text: str, budget: int) -> tuple[str, int]:

@@ -61,6 +61,18 @@ noise = st.lists(
         ("done\r", "done"),
         ("a\r\nb\r\r\n", "a\nb\n"),
         ("N\x08NA\x08A", "NA"),
+        # npm: spinner and erasure by column
+        (
+            "\x1b[1G⠋\x1b[1G\x1b[0K\x1b[1G⠙\x1b[1G\x1b[0Knpm error E404\n\x1b[1G⠹\x1b[1G\x1b[0K",
+            "npm error E404\n",
+        ),
+        ("\x1b[2K\x1b[1G1 of 5\x1b[2K\x1b[1G2 of 5\n", "2 of 5\n"),
+        # git: the shorter line leaves the end of the longer one, unless it is erased
+        ("remote: 10% (1/10)\rremote: done\x1b[K\n", "remote: done\n"),
+        ("long long line\rshort\n", "shortlong line\n"),
+        ("abc\x08\x08XY", "aXY"),
+        ("- \x08\x08| \x08\x08done", "done"),
+        ("a\x0bb", "ab"),
         ("\x1b]unfinished\nnext", "unfinished\nnext"),
         ("\x1b[31", "31"),
         ("ünï 漢字 😀", "ünï 漢字 😀"),
@@ -182,6 +194,8 @@ def test_what_git_draws_on_a_terminal_is_a_line_for_each_step(tmp_path):
         "\r",
         "\x08",
         "a\r",
+        "a\x1b[G",
+        "ab\x08\x1b[K",
         "0",
         " ",
     ],
