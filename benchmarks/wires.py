@@ -33,12 +33,12 @@ class Content:
 
     Attributes:
         number: the number of the response in the scenario; part of the ids.
-        calls: name and arguments of each tool call.
+        calls: name and arguments of each tool call; text in place of arguments is a freeform call.
         pieces: the text, a delta for each piece.
     """
 
     number: int
-    calls: tuple[tuple[str, dict], ...] = ()
+    calls: tuple[tuple[str, dict | str], ...] = ()
     pieces: tuple[str, ...] = ()
 
 
@@ -92,7 +92,10 @@ class _Responses:
         self.event("response.created", response=self.response("in_progress"))
         self.event("response.in_progress", response=self.response("in_progress"))
         for name, arguments in content.calls:
-            self.call(name, arguments)
+            if isinstance(arguments, str):
+                self.freeform(name, arguments)
+            else:
+                self.call(name, arguments)
         if content.pieces:
             self.text(content.pieces)
         self.event("response.completed", response=self.response("completed", USAGE))
@@ -156,6 +159,16 @@ class _Responses:
         self.event(f"{kind}.done", **where, arguments=text, name=name)
         item = {**item, "status": "completed", "arguments": text}
         self.event("response.output_item.done", output_index=index, item=item)
+        self.output.append(item)
+
+    def freeform(self, name: str, text: str) -> None:
+        """Add one call of a freeform tool: added, and done."""
+        index = len(self.output)
+        ids = {"id": f"ctc_{self.number}_{index}", "call_id": f"call_{self.number}_{index}"}
+        item = {"type": "custom_tool_call", **ids, "name": name, "input": text}
+        for kind, so_far in (("added", ""), ("done", text)):
+            said = {**item, "input": so_far}
+            self.event(f"response.output_item.{kind}", output_index=index, item=said)
         self.output.append(item)
 
     def text(self, pieces: tuple[str, ...]) -> None:
