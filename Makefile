@@ -22,8 +22,8 @@ SERVERS := $(patsubst %,build/servers/%.stamp,litellm_proxy llama_server typescr
 # Kernels of this environment only, whatever else is installed on the machine.
 ISOLATED := env -u JUPYTER_PATH JUPYTER_PREFER_ENV_PATH=1
 # One file is one worker's, so that what its tests share is started once. A worker often waits for a
-# kernel or a page, so there is one more than there are processors.
-WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+# kernel or a page, so there are two more than there are processors.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 PYTEST := $(ISOLATED) $(BIN)/python make/watched.py $(BIN)/python -m pytest --numprocesses $(WORKERS) \
 	--dist loadfile --no-loadscope-reorder --max-worker-restart 2
 NOTEBOOKS := --nbval --nbval-current-env --nbval-sanitize-with notebooks/sanitize.cfg \

@@ -86,8 +86,16 @@ def settled(kernel, server, kind):
     return asked
 
 
-@pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize("kind", ENGINES)
+# Each engine and each kind of cell once; all other pairs are long.
+SHORT = dict(zip(ENGINES, CELLS, strict=True))
+PAIRS = [
+    pytest.param(kind, cell, marks=() if SHORT[kind] == cell else pytest.mark.long)
+    for kind in ENGINES
+    for cell in CELLS
+]
+
+
+@pytest.mark.parametrize(("kind", "cell"), PAIRS)
 def test_an_interrupt_ends_the_asking_and_keeps_the_answers(kernel, scheduler, kind, cell):
     with RowServer(delay=0.1, holds=HELD) as server:
         engine = ENGINES[kind].format(scheduler=scheduler)
@@ -122,7 +130,10 @@ def test_a_map_in_the_background_is_stopped_by_a_command(kernel):
         assert 100 < int(kernel.value("kept.answer.notna().sum()")) <= len(asked)
 
 
-@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize(
+    "cell",
+    ["magic", *(pytest.param(cell, marks=pytest.mark.long) for cell in ("blocks", "awaits"))],
+)
 def test_an_interrupt_leaves_a_batch_with_the_provider(kernel, cell):
     with BatchServer(stays="in_progress") as server:
         begin(kernel, server, "None", path="batches", holds="in_progress")

@@ -178,7 +178,9 @@ def work_until_killed(folder: Path, which: int, progress: int) -> None:
 
 @pytest.mark.soak
 @pytest.mark.usefixtures("always_written")
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 5))]
+)
 def test_kernels_that_write_the_index_are_killed_at_any_moment(tmp_path, seed):
     """What is listed is what the files say, and what the killed were writing is removed."""
     chance = random.Random(seed)

@@ -43,13 +43,14 @@ def _renamed(data: bytes, old: str, new: str) -> bytes:
     return re.sub(rf"\b{old}\b", new, data.decode()).encode()
 
 
-def test_fifty_renames(tmp_path):
+@pytest.mark.parametrize("count", [15, pytest.param(50, marks=pytest.mark.long)])
+def test_random_renames(tmp_path, count):
     folder = tmp_path / "work"
     _package(folder)
     options = {"cwd": folder, "approval": "never", "sandbox": "danger-full-access"}
     draw = random.Random(5)
     with Agent(ScriptedModel([]), list(STRUCTURE), language_servers=TABLE, **options) as agent:
-        for number, old in enumerate(NAMES):
+        for number, old in enumerate(NAMES[:count]):
             new = f"{'neu' if number % 2 else 'ñ'}_{number}"
             before = _bytes(folder)
             wanted = {path: _renamed(data, old, new) for path, data in before.items()}
