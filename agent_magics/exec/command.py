@@ -130,7 +130,10 @@ class CommandResult:
         ending = f"Exit code: {self.exit_code}"
         if self.running:
             ending = f"Session {self.session_id} is running."
-        return f"{ending}\nWall time: {self.duration:.3f} seconds\n{counts}Output:\n"
+        return (
+            f"{ending}\nWall time: {self.duration:.3f} seconds\n"
+            f"Original token count: {total // 4}\n{counts}Output:\n"
+        )
 
     def _time_out(self) -> str:
         return f"Timed out after {self.timeout:.1f} s" if self.timeout else "Timed out"

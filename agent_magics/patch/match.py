@@ -432,5 +432,5 @@ def _nearest(index: LineIndex, pattern: Sequence[str], cursor: int) -> int:
 def _window(index: LineIndex, start: int, height: int) -> str:
     first = max(0, start - 1)
     lines = index.lines[first : first + height]
-    shown = (f"{first + n}| {line[:_LINE_LIMIT]}" for n, line in enumerate(lines, start=1))
+    shown = (f"{first + n:4}| {line[:_LINE_LIMIT]}" for n, line in enumerate(lines, start=1))
     return "\n".join(shown) or "(the file is empty)"

@@ -101,7 +101,7 @@ def test_a_list_that_was_cut_is_passed_on_whole_and_read_as_a_file():
 def test_a_text_that_was_cut_is_read_on():
     told = run(Call("text", {"length": 5_000}), Call("read_file", {"path": "@r1", "start_line": 9}))
     assert "the whole text, 25,000 characters" in told[0]
-    assert "9| word" in told[1]
+    assert "   9| word" in told[1]
 
 
 def test_what_is_read_whole_gets_no_name():

@@ -43,7 +43,7 @@ class NotebookView:
     def to_output(self, budget: int) -> ToolOutput:
         """Return as many numbered lines as fit into `budget` characters, and how to read on."""
         page = self.lines[self.first - 1 : self.first - 1 + self.count]
-        numbered = [f"{n}| {line}" for n, line in enumerate(page, self.first)]
+        numbered = [f"{n:4}| {line}" for n, line in enumerate(page, self.first)]
         fitting = count_fitting(numbered, budget - FOR_NOTES)
         last = self.first + fitting - 1
         on = f"; go on with start_line={last + 1}" if last < len(self.lines) else ""

@@ -142,7 +142,7 @@ class FilePage:
             if line.length > len(line.text):
                 more = "" if line.ended else "more than "
                 mark = f"… [cut: {len(line.text):,} of {more}{line.length:,} characters]"
-            yield f"{number}| {line.text}{mark}"
+            yield f"{number:4}| {line.text}{mark}"
 
     def _notes(self, count: int) -> Iterator[str]:
         window = self.window

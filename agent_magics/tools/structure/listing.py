@@ -187,4 +187,4 @@ class Symbols(ListResult[NamedSymbol]):
 
 def _body(named: NamedSymbol) -> str:
     first, last = named.symbol.range.start.line, named.symbol.range.end.line
-    return "\n".join(f"{n + 1}| {named.file.source.line(n)}" for n in range(first, last + 1))
+    return "\n".join(f"{n + 1:4}| {named.file.source.line(n)}" for n in range(first, last + 1))

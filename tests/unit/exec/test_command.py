@@ -310,7 +310,7 @@ def test_what_the_model_reads():
     output = sh("printf '\\033[31mred\\033[0m\\n'; exit 4").to_output(10_000)
     first, second, *rest = output.text.split("\n")
     assert first == "Exit code: 4"
-    assert rest == ["Output:", "red", ""]
+    assert rest == ["Original token count: 1", "Output:", "red", ""]
     assert second.startswith("Wall time: 0.") and second.endswith(" seconds")
     assert not output.success
     assert output.details["exit_code"] == 4 and output.details["output"] == "red\n"
@@ -323,8 +323,9 @@ def test_a_long_output_is_cut_with_true_counts_and_fits():
     text = result.to_output(2_000).text
     assert len(text) <= 2_000
     body = text.partition("Output:\n")[2]
-    counts = text.split("\n")[2]
+    tokens, counts = text.split("\n")[2:4]
     total, omitted = (int(word) for word in counts.split() if word.isdigit())
+    assert tokens == f"Original token count: {total // 4}"
     assert total == len(result.output)
     marker = f"… {omitted} characters left out …\n"
     assert marker in body and len(body) - len(marker) == total - omitted
@@ -334,7 +335,7 @@ def test_a_long_output_is_cut_with_true_counts_and_fits():
 def test_counts_are_true_where_most_was_never_kept():
     result = sh("seq 1000000 9999999 | head -c 3300000")
     text = result.to_output(5_000).text
-    total, omitted = (int(word) for word in text.split("\n")[2].split() if word.isdigit())
+    total, omitted = (int(word) for word in text.split("\n")[3].split() if word.isdigit())
     body = text.partition("Output:\n")[2]
     marker = f"… {omitted} characters left out …\n"
     assert total == 3_300_000 and text.count("left out …") == 1
@@ -368,7 +369,7 @@ def test_what_was_left_behind_is_told(count, sentence):
 def test_where_the_whole_output_is_and_why_it_is_not():
     result = sh("yes 0123456789 | head -c 3300000")
     assert "the whole output" not in result.to_output(5_000).text
-    kept = result.to_output(5_000, lambda: "@r3").text.split("\n")[2]
+    kept = result.to_output(5_000, lambda: "@r3").text.split("\n")[3]
     assert kept.startswith("Total output: 3300000 characters, ")
     assert kept.endswith(" left out; the whole output: @r3")
     assert result.spool.path().read_bytes() == b"0123456789\n" * 300_000
@@ -377,7 +378,10 @@ def test_where_the_whole_output_is_and_why_it_is_not():
 
 def test_a_session_that_runs_and_one_whose_end_was_not_seen():
     output = CommandResult(("x",), None, 1.5, "up\n", "up\n", "", session_id=12345).to_output(1000)
-    assert output.text == ("Session 12345 is running.\nWall time: 1.500 seconds\nOutput:\nup\n")
+    assert output.text == (
+        "Session 12345 is running.\nWall time: 1.500 seconds\n"
+        "Original token count: 0\nOutput:\nup\n"
+    )
     assert output.success and output.details["session_id"] == 12345
     lost = CommandResult(("x",), None, 1.5, "up\n", "up\n", "", lost="The launcher was killed.")
     assert lost.to_output(1000).text == "The launcher was killed. What came until then:\nup\n"

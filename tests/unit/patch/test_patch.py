@@ -559,18 +559,18 @@ REFUSED = {
         ["*** Update File: a.py", " def f():", "-    retrun 1", "+    return 2"],
         "a.py: the chunk at line 3 of the patch was not found. It expects:\n"
         "def f():\n    retrun 1\nNearest lines of the file:\n"
-        "2| \n3| def f():\n4|     return 1",
+        "   2| \n   3| def f():\n   4|     return 1",
     ),
     "miss by words": (
         {"a": b"alpha\nbeta gamma\ndelta\n"},
         ["*** Update File: a", "-gamma beta", "+x"],
-        "1| alpha\n2| beta gamma\n3| delta",
+        "   1| alpha\n   2| beta gamma\n   3| delta",
     ),
     "miss in an empty file": ({"a": b""}, ["*** Update File: a", "-x", "+y"], "the file is empty"),
     "missing anchor": (
         {"a": b"def f():\n    1\n"},
         ["*** Update File: a", "@@ def missing():", "-    1", "+    2"],
-        "no line is '@@ def missing():'; nearest lines of the file:\n1| def f():",
+        "no line is '@@ def missing():'; nearest lines of the file:\n   1| def f():",
     ),
     "missing inner anchor": (
         {"a.py": CLASSES},

@@ -85,7 +85,8 @@ def test_a_command_that_ends_returns_at_once(ctx):
     told = exec_command("echo out; echo err >&2; exit 3", yield_time_ms=300_000, ctx=ctx)
     output = told.to_output(BUDGET)
     assert re.fullmatch(
-        r"Exit code: 3\nWall time: \d+\.\d{3} seconds\nOutput:\nout\nerr\n",
+        r"Exit code: 3\nWall time: \d+\.\d{3} seconds\n"
+        r"Original token count: 2\nOutput:\nout\nerr\n",
         output.text,
     )
     assert not output.success and output.details["exit_code"] == 3

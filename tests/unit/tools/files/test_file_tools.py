@@ -219,8 +219,8 @@ def test_by_hand_lost_bytes_are_warned_about(work):
 def test_the_model_reads_numbered_lines_and_how_to_go_on(ctx):
     write_lines(ctx.cwd, 600)
     text = model_reads(read_file, ctx, path="a.txt")
-    assert text.startswith("1| line 1\n2| line 2\n")
-    assert text.endswith("250| line 250\nlines 1-250 of 600; go on with start_line=251.")
+    assert text.startswith("   1| line 1\n   2| line 2\n")
+    assert text.endswith(" 250| line 250\nlines 1-250 of 600; go on with start_line=251.")
     assert model_reads(read_file, ctx, path="a.txt", start_line=599).endswith(
         "lines 599-600 of 600."
     )
@@ -251,7 +251,7 @@ def test_pages_by_the_footers_own_words_give_the_whole_file(ctx):
 def test_what_is_unusual_about_a_file_is_told(ctx):
     (ctx.cwd / "a.txt").write_bytes(b"\xef\xbb\xbfone\r\ntw\xff with more text\r\n" + b"x" * 3_000)
     text = model_reads(read_file, ctx, path="a.txt")
-    assert "1| one\n" in text
+    assert "   1| one\n" in text
     assert "[cut: 2,000 of 3,000 characters]" in text
     assert "1 byte of a.txt could not be decoded" in text
     assert "byte order mark" in text

@@ -45,7 +45,7 @@ def shown(folder, content, budget=10_000, **arguments):
 
 def test_a_notebook_is_its_cells(tmp_path):
     text = shown(tmp_path, NOTEBOOK)
-    assert [line.partition("| ")[2] for line in text.split("\n")[:10]] == [
+    assert [line[6:] for line in text.split("\n")[:10]] == [
         "a.ipynb: 2 cells (1 markdown, 1 code), kernel python3",
         "",
         "-- [1] markdown, id=ab12",
@@ -58,7 +58,7 @@ def test_a_notebook_is_its_cells(tmp_path):
         "=> stdout",
     ]
     assert "=> image/png of 5,500 characters, text/plain" in text
-    assert "=> error\n25|    ValueError: no\n" in text
+    assert "=> error\n  25|    ValueError: no\n" in text
     assert "… 60 more characters" in text
     assert PICTURE not in text
     assert text.endswith("of the notebook shown as cells. offset_bytes=0 reads the raw JSON.")
@@ -67,8 +67,8 @@ def test_a_notebook_is_its_cells(tmp_path):
 def test_its_lines_are_those_of_the_cells(tmp_path):
     text = shown(tmp_path, NOTEBOOK, start_line=7, end_line=8)
     assert text.split("\n")[:2] == [
-        "7| -- [2] code, id=cd34, In [3], tags=['slow']",
-        "8| plot()",
+        "   7| -- [2] code, id=cd34, In [3], tags=['slow']",
+        "   8| plot()",
     ]
     assert "go on with start_line=9" in text
     with pytest.raises(RespondToModel, match="so there is no line 99"):
@@ -76,7 +76,7 @@ def test_its_lines_are_those_of_the_cells(tmp_path):
 
 
 def test_the_json_is_there_when_asked_for(tmp_path, monkeypatch):
-    assert shown(tmp_path, NOTEBOOK, offset_bytes=0).startswith('1| {"cells": [{"cell_type"')
+    assert shown(tmp_path, NOTEBOOK, offset_bytes=0).startswith('   1| {"cells": [{"cell_type"')
     monkeypatch.chdir(tmp_path)
     assert json.loads(read_file("a.ipynb")) == NOTEBOOK
 

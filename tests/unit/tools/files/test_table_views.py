@@ -44,7 +44,7 @@ def test_a_csv_file_is_a_table(tmp_path):
 
 def test_explicit_lines_are_raw(tmp_path):
     for window in ({"start_line": 1}, {"max_lines": 9}, {"offset_bytes": 0}):
-        assert shown(tmp_path, "sales.csv", SALES, **window).startswith("1| month,units,price")
+        assert shown(tmp_path, "sales.csv", SALES, **window).startswith("   1| month,units,price")
 
 
 def test_by_hand_and_in_code_it_is_the_text(tmp_path, monkeypatch):

@@ -90,8 +90,8 @@ def test_a_name_path_finds_one_with_its_body(ctx):
         assert read(symbols, ctx, name_path=name, detail_level="full") == (
             "shapes.py\n"
             "  11-12 method Square/area(self) -> float\n"
-            "11|     def area(self) -> float:\n"
-            "12|         return self.side**2"
+            "  11|     def area(self) -> float:\n"
+            "  12|         return self.side**2"
         )
 
 
