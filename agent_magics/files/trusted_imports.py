@@ -42,7 +42,9 @@ def distrust_changes(since: int | None) -> None:
 
     Until then Python writes no compiled modules there, so that what changes is not its doing.
     """
-    global _changing  # what is imported is the process's
+    global _changing, _compiles_nothing  # what is imported is the process's
+    if _changing is None:
+        _compiles_nothing = sys.dont_write_bytecode
     _changing = since
     sys.dont_write_bytecode = _compiles_nothing or since is not None
 

@@ -69,7 +69,10 @@ def what_git_would_run(
         protected: parts that are not looked at.
         roots: the folders in which it may change files.
     """
-    parts = [take(part, {}) for part in git_parts(place) if part not in protected]
+    # What stands elsewhere is the person's own; a configuration here that names it is told.
+    own = (*git_folders(place), *roots)
+    mine = (part for part in git_parts(place) if part == place or is_below(part, own))
+    parts = [take(part, {}) for part in mine if part not in protected]
     found = {path: entry for part in parts for path, entry in part.items()}
     hooks = [os.path.basename(path) for path in found if os.path.dirname(path).endswith("/hooks")]
     if hooks:

@@ -13,11 +13,17 @@ from contextlib import suppress
 from agent_magics.exec.protected.put_back import Finding
 from agent_magics.files.beneath import folder_of
 from agent_magics.files.own_places import is_below, kernel_places
-from agent_magics.files.trusted_imports import distrust, distrust_changes, may_be_moved
+from agent_magics.files.trusted_imports import (
+    distrust,
+    distrust_changes,
+    is_trusted,
+    may_be_moved,
+)
+from agent_magics.text.brief import number_of
 
 _TICK = 20_000_000  # ns by which a file's time may be behind the clock
 _LONGEST = 3.0  # seconds of one search
-_MOST_DISTRUSTED = 50  # folders and files; of more changes nothing is imported at all
+_MOST_DISTRUSTED = 500  # packages; of more nothing of the environment is imported at all
 
 
 def installed_below(roots: Sequence[str]) -> list[str]:
@@ -35,6 +41,7 @@ class Installed:
 
     def __init__(self) -> None:
         self._places: set[str] = set()
+        self._too_large: set[str] = set()  # told once
         self._commands: set[object] = set()
         self._begun = 0  # commands
         self._since: int | None = None  # ns; what was changed since then has not been looked at
@@ -65,10 +72,11 @@ class Installed:
         """Search for what was changed since the last time, or since the first command began."""
         with self._lock:
             since, begun, are_over = self._since, self._begun, not self._commands
+            places = sorted(self._places)
         if since is None:
             return []
         began = time.time_ns() - _TICK
-        found = [each for place in sorted(self._places) for each in _examine(place, since)]
+        found = [each for place in places for each in self._examine(place, since)]
         with self._lock:
             self._change_since(None if are_over and begun == self._begun else began)
         return found
@@ -77,27 +85,26 @@ class Installed:
         self._since = since
         distrust_changes(since)
 
-
-def _examine(place: str, since: int) -> Iterator[Finding]:
-    deadline = time.monotonic() + _LONGEST
-    changed = list(_changed(place, since, deadline))
-    if time.monotonic() > deadline:
-        yield Finding(place, "not protected", why="it is too large to be looked through")
-    compiled = {path for path in changed if path.endswith(".pyc")}
-    for folder in (path for path in changed if os.path.basename(path) == "__pycache__"):
-        with suppress(OSError):
-            compiled |= {folder, *(f"{folder}/{name}" for name in os.listdir(folder))}
-    for path in compiled:
-        with suppress(OSError), folder_of(path) as (parent, name):
-            os.unlink(name, dir_fd=parent)
-    if others := [path for path in changed if path not in compiled]:
-        suspect = {*map(_module_of, others)}
-        distrust(suspect if len(suspect) <= _MOST_DISTRUSTED else [place])
-        why = (
-            f"{len(others)} files of this kernel's environment, such as {others[0]}, are "
-            "not imported by agent-magics any more; install them again before you restart"
-        )
-        yield Finding(place, "changed", why=why)
+    def _examine(self, place: str, since: int) -> Iterator[Finding]:
+        deadline = time.monotonic() + _LONGEST
+        changed = list(_changed(place, since, deadline))
+        if time.monotonic() > deadline and place not in self._too_large:
+            self._too_large.add(place)
+            yield Finding(place, "not protected", why="it is too large to be looked through")
+        compiled = {path for path in changed if path.endswith((".pyc", "/__pycache__"))}
+        for path in compiled:
+            _remove_compiled(path)
+        if others := [path for path in changed if path not in compiled]:
+            suspect = {*map(_package_of, others)}
+            if len(suspect) > _MOST_DISTRUSTED:
+                suspect = {each for each in kernel_places() if is_below(each, (place,))}
+            distrust(suspect)
+            why = (
+                f"{number_of(len(others), 'file')} of this kernel's environment, such as "
+                f"{others[0]}, changed: of these packages agent-magics imports nothing any more; "
+                "install them again before you restart"
+            )
+            yield Finding(place, "changed", why=why)
 
 
 def _changed(folder: str, since: int, deadline: float) -> Iterator[str]:
@@ -110,25 +117,34 @@ def _changed(folder: str, since: int, deadline: float) -> Iterator[str]:
         try:
             with os.scandir(place) as found:
                 entries = list(found)
+            for entry in entries:
+                is_folder = entry.is_dir(follow_symlinks=False)
+                todo += [entry.path] * is_folder
+                with suppress(FileNotFoundError):
+                    # Not the modification time, which a command can set.
+                    is_new = entry.stat(follow_symlinks=False).st_ctime_ns >= since
+                    if is_new and (not is_folder or may_be_moved(entry.path)):
+                        yield entry.path
         except FileNotFoundError:
             continue
         except OSError:
-            yield place
-            continue
-        for entry in entries:
-            is_folder = entry.is_dir(follow_symlinks=False)
-            todo += [entry.path] * is_folder
-            with suppress(FileNotFoundError):
-                # Not the modification time, which a command can set.
-                is_new = entry.stat(follow_symlinks=False).st_ctime_ns >= since
-                if is_new and (not is_folder or may_be_moved(entry.path)):
-                    yield entry.path
+            if is_trusted(place):  # else it was told before
+                yield place
 
 
-def _module_of(path: str) -> str:
-    """Return what must not be imported: a folder, a file beside packages, else the folder around
-    it.
+def _remove_compiled(path: str) -> None:
+    """Remove a compiled module, or all that are in a folder."""
+    with suppress(OSError):
+        for name in os.listdir(path) if path.endswith("/__pycache__") else ():
+            _remove_compiled(f"{path}/{name}")
+    with suppress(OSError), folder_of(path) as (parent, name):
+        os.unlink(name, dir_fd=parent)
+
+
+def _package_of(path: str) -> str:
+    """Return what stands directly in the kernel's own place that contains `path`, or the path of
+    such a place itself.
     """
-    folder = os.path.dirname(path)
-    is_whole = os.path.isdir(path) or os.path.basename(folder) == "site-packages"
-    return path if is_whole else folder
+    while may_be_moved(folder := os.path.dirname(path)):
+        path = folder
+    return path

@@ -46,7 +46,7 @@ from agent_magics.exec.protected.snapshot import (
 from agent_magics.files.own_places import is_below
 from agent_magics.files.paths import read_judge
 from agent_magics.files.survey import Survey, survey
-from agent_magics.text.brief import first_of
+from agent_magics.text.brief import brief_line, first_of
 
 _TOLD_ONLY = (".ipynb", ".agent.jsonl")
 _LOOKS_EVERY = 0.25  # seconds, while a command runs
@@ -55,6 +55,7 @@ _LONGEST_SHARE = 0.05  # maximal share of the time spent on searching, and mostl
 _LONGEST_PAUSE = 1.0
 _WHOLE = ("hooks", "info")  # of a repository; cleared at once, as a hook may be the last of many
 _MOST_WHOLE = 20_000  # entries of such a folder
+_MOST_TOLD = 200  # characters of a command
 _MOST_NEW = 100  # files that are moved out of it one by one
 
 
@@ -123,7 +124,8 @@ class _Tree:
         for place in sorted(repositories):
             if new := what_a_rebase_runs(place) - self._rebases:
                 self._rebases |= new
-                why = f"when its rebase goes on, git will do: {first_of(sorted(new), 3, '; ')}"
+                named = [brief_line(line, _MOST_TOLD) for line in sorted(new)]
+                why = f"when its rebase goes on, git will do: {first_of(named, 3, '; ')}"
                 found.append(Finding(place, "changed", why=why))
         return found
 
@@ -175,7 +177,7 @@ class Tripwire:
                 return FileWatch(self, None, None, found, tell)
             places = [self._hold(path, confinement) for path in confinement.protected]
             watch = FileWatch(self, places, _Tree(confinement), found, tell)
-            self._tell = tell
+            self._tell = tell or self._tell
         if confinement.tier < 2:  # in tier 2 the environment is mounted read-only
             self._installed.begin(watch, confinement.writable)
         self._look_after(watch)

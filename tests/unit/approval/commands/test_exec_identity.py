@@ -134,3 +134,15 @@ def test_a_program_is_found_as_execvp_finds_it(place):
 @given(st.lists(st.text(max_size=30), min_size=1, max_size=5))
 def test_any_words_have_an_identity(words):
     assert json.dumps(identity_of_command(words, "/", {"PATH": "/bin"}, ["/tmp"]))
+
+
+MEANWHILE = {"run.log": True, "steps.csv": True, "n.ipynb": True, "x.sh": False, "other": False}
+
+
+@pytest.mark.parametrize(("name", "is_same"), MEANWHILE.items())
+def test_logs_may_grow_where_a_name_is_composed(place, name, is_same):
+    argv, env = ["bash", "-c", "tool $X"], {"PATH": f"{place}/bin"}
+    before = identity_of_command(argv, str(place), env, [str(place)], once=True)
+    write(place / name, "echo two two")
+    after = identity_of_command(argv, str(place), env, [str(place)], once=True)
+    assert (before == after) is is_same

@@ -1,17 +1,19 @@
 """Law: what a command changed in the kernel's environment is told, and we do not import it."""
 
 import os
+import site
 import sys
 from importlib.util import spec_from_file_location
 from pathlib import Path
 
 import pytest
 
-from agent_magics.exec.protected.installed import installed_below
+from agent_magics.exec.protected.installed import _package_of, installed_below
 from agent_magics.exec.protected.tripwire import Tripwire
 from agent_magics.exec.sandbox.plan import build_confinement
 from agent_magics.files import trusted_imports
-from agent_magics.files.trusted_imports import is_trusted
+from agent_magics.files.beneath import real_path
+from agent_magics.files.trusted_imports import distrust_changes, is_trusted
 
 PACKAGE = "lib/python3.11/site-packages/package"
 
@@ -22,9 +24,11 @@ def environment(tmp_path, monkeypatch):
     monkeypatch.setattr(trusted_imports, "_distrusted", {str(tmp_path)})
     folder = tmp_path / ".venv"
     monkeypatch.setattr(sys, "prefix", str(folder))
+    monkeypatch.setattr(site, "getsitepackages", lambda: [str((folder / PACKAGE).parent)])
     (folder / PACKAGE / "a/b/__pycache__").mkdir(parents=True)
     for name in ("__init__.py", "a/b/c.py", "a/b/__pycache__/c.cpython-311.pyc", "data.bin"):
         (folder / PACKAGE / name).write_text("mine", encoding="utf-8")
+    (folder / PACKAGE).with_name("other").mkdir()
     for prepared in ("prepared", "prepared-cache"):
         (folder / "lib" / prepared).mkdir()
         (folder / "lib" / prepared / "c.py").write_text("evil", encoding="utf-8")
@@ -79,6 +83,11 @@ def hide(file: Path) -> None:
     file.parent.chmod(0o311)
 
 
+def show_names_only(file: Path) -> None:
+    overwrite(file)
+    file.parent.chmod(0o444)
+
+
 @pytest.fixture(autouse=True)
 def settled(monkeypatch):
     """The changes of the fixture itself are none of the command."""
@@ -96,7 +105,8 @@ def wait_for_a_tick(folder: Path) -> None:
 
 
 CHANGES = [
-    *(overwrite, overwrite_and_set_times, exchange, exchange_folder, move_another_there, hide)
+    *(overwrite, overwrite_and_set_times, exchange, exchange_folder, move_another_there, hide),
+    show_names_only,
 ]
 
 
@@ -113,8 +123,47 @@ def test_a_changed_module_is_told_and_not_imported(environment, tmp_path_factory
     tripwire.look_at_environment()
     told = [each for each in told if "environment" in each.why]
     assert len(told) == 1
-    assert not is_trusted(str(file)) and is_trusted(str(environment / PACKAGE / "__init__.py"))
+    assert not is_trusted(str(file)) and not is_trusted(str(environment / PACKAGE / "__init__.py"))
+    assert is_trusted(str((environment / PACKAGE).with_name("other") / "__init__.py"))
     assert watch.finish() == []
+    tripwire.look_at_environment()
+    assert len(told) == 1
+
+
+def test_where_too_much_was_changed_nothing_is_imported(environment, tmp_path_factory, monkeypatch):
+    monkeypatch.setattr("agent_magics.exec.protected.installed._MOST_DISTRUSTED", 0)
+    wait_for_a_tick(environment.parent)
+    tripwire, watch = arm(environment, tmp_path_factory)
+    wait_for_a_tick(environment.parent)
+    overwrite(environment / PACKAGE / "a/b/c.py")
+    watch.finish()
+    tripwire.look_at_environment()
+    assert not is_trusted(str((environment / PACKAGE).with_name("other") / "__init__.py"))
+
+
+def test_of_the_standard_library_one_module_is_distrusted():
+    module = real_path(os.__file__)
+    assert _package_of(module) == module
+    package = f"{os.path.dirname(module)}/json"
+    assert _package_of(f"{package}/decoder.py") == package
+
+
+def test_an_environment_that_is_too_large_is_told_once(environment, tmp_path_factory, monkeypatch):
+    monkeypatch.setattr("agent_magics.exec.protected.installed._LONGEST", -1)
+    told = []
+    tripwire, watch = arm(environment, tmp_path_factory, tell=told.extend)
+    for _ in range(2):
+        tripwire.look_at_environment()
+    watch.finish()
+    assert [each.path for each in told] == [str(environment)]
+
+
+def test_whether_python_compiles_is_the_persons_choice_afterwards(monkeypatch):
+    for compiles_nothing in (True, False):
+        monkeypatch.setattr(sys, "dont_write_bytecode", compiles_nothing)
+        for since in (1, 2, None):
+            distrust_changes(since)
+            assert sys.dont_write_bytecode is (compiles_nothing or since is not None)
 
 
 def move_another_cache_there(file: Path) -> None:

@@ -230,6 +230,20 @@ def test_a_new_repository_is_told_only_if_git_would_run_something(tmp_path, trip
         assert (workspace / ".git/config").exists()
 
 
+def test_the_persons_own_settings_are_not_those_of_a_new_repository(
+    workspace, tripwire, monkeypatch, tmp_path_factory
+):
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("HOME", str(home))
+    settings = "[include]\n\tpath = work\n[core]\n\thooksPath = ~/.config/git/hooks\n"
+    (home / ".gitconfig").write_text(settings, encoding="utf-8")
+    (home / "work").write_text("[alias]\n\tst = status\n", encoding="utf-8")
+    hooked(home / ".config/git")
+    watch = tripwire.arm(confined(workspace))
+    subprocess.run(["git", "init", "-q", workspace / "new"], check=True)
+    assert watch.finish() == []
+
+
 def hooked(folder: Path) -> None:
     (folder / "hooks").mkdir(parents=True, exist_ok=True)
     (folder / "hooks/post-commit").touch()
@@ -389,10 +403,11 @@ def test_a_command_that_a_rebase_is_to_run_is_told(workspace, tripwire):
     todo.parent.mkdir()
     todo.write_text("exec make test\npick 1 x\n")
     watch = tripwire.arm(confined(workspace))
-    for added, look in (("exec evil", watch.check), (" x\tworse", watch.finish)):
+    for added, look in (("exec evil", watch.check), (f" x\tworse{'e' * 9999}", watch.finish)):
         append(todo, f"{added}\n")
         (finding,) = look()
-        assert added.strip() in finding.why and "make test" not in finding.why
+        assert " ".join(added.split())[:150] in finding.why and "make test" not in finding.why
+        assert len(finding.why) < 300
 
 
 @pytest.mark.parametrize(
