@@ -155,7 +155,7 @@ def test_a_plugin_beside_a_module_in_the_workspace_is_none(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60
     )
-    assert done.stdout == "Discovered(tools=(), warnings=())\n1.0\n", done.stderr
+    assert done.stdout == "Discovered(tools=(), warnings=(), skills=())\n1.0\n", done.stderr
     assert not list(tmp_path.glob("hostile-*"))
 
 
