@@ -653,6 +653,7 @@ def _content(prompt: Prompt) -> Content:
 
 def _call_op(name: str, arguments: Mapping[str, Any] | str | None) -> CallTool:
     check("call: name", name, str)
+    check("call: arguments", arguments, Mapping[str, Any] | str | None)
     text = arguments if isinstance(arguments, str) else None
     fields = None if isinstance(arguments, str) else arguments
     return CallTool(turn_id=new_turn_id(), name=name, arguments=fields, text=text)

@@ -181,6 +181,7 @@ def test_a_wrong_argument_is_refused_in_one_sentence_that_names_it(option, value
         (lambda agent: agent.spawn(None), "task=None"),
         (lambda agent: agent.serve(tools=5), "tools=5"),
         (lambda agent: agent.call_sync(5), "name=5"),
+        (lambda agent: agent.call_sync("look", [1]), "arguments=[1]"),
         (lambda agent: agent.unregister(None), "name=None"),
         (lambda agent: agent.steer(5), "prompt=5"),
         (lambda agent: agent.queue(""), "The prompt is empty"),

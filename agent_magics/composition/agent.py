@@ -404,6 +404,7 @@ class ComposedAgent:
             settings=redact(secrets, kept),
             lost=lost,
             memory=current.memory if current.id == conversation else None,
+            has_code=current.has_code if current.id == conversation else None,
         )
 
     def _remove_old(self) -> None:

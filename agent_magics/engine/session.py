@@ -24,7 +24,7 @@ from agent_magics.protocol import ops
 from agent_magics.protocol.codec import ill_typed
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import Warned
-from agent_magics.protocol.items import text_of
+from agent_magics.protocol.items import InputText, text_of
 from agent_magics.protocol.records import ConversationNamed, RecordBegun
 
 _LOG = logging.getLogger("agent_magics")
@@ -176,8 +176,11 @@ class Session:
             after: called with later events of its open sessions.
 
         Raises:
-            FatalError: another prompt is running, or this process is a fork.
+            FatalError: another prompt is running, this process is a fork, or the operation has
+                fields of other types.
         """
+        if why := _misfit(op):
+            raise FatalError(f"{type(op).__name__} cannot begin: {why}.")
         self.engine.check()
         if self._is_shut_down:
             raise FatalError(
@@ -191,7 +194,7 @@ class Session:
         turn_config = turn_config.hiding(self.conversation.typed_keys)
         self.outbox.listen(op.turn_id, listener, turn_config.secrets, after)
         self.turns.turn_configs[op.turn_id] = turn_config
-        self.submit(op)
+        self.engine.post(self._receive, op)
 
     def _without_keys(self, text: str) -> str:
         """Return a name that the person gives without keys, which it would show for ever."""
@@ -208,13 +211,19 @@ class Session:
 
         Operations are handled in order. A change of the tools or the settings takes effect at once,
         since the configuration of the next turn is built before the engine gets it. What is no
-        operation, or has fields of other types, is dropped with a warning.
+        operation, or has fields of other types, is dropped with a warning; whoever waits for its
+        answer gets a refusal.
         """
-        wrong = ill_typed(op) if isinstance(op, ops.Op) else ["it is no operation"]
-        if wrong:
-            why = f"of another type than its fields have: {', '.join(wrong)}"
+        if why := _misfit(op):
             self._warn(f"{type(op).__name__} was dropped: {why}.")
-            return
+            match op:
+                case ops.Answer(question_id=str() as asked):
+                    op = ops.denied(asked, f"the answer was {why}")
+                case ops.DynamicToolResponse(call_id=str() as call):
+                    said = (InputText(f"The client's answer was {why}."),)
+                    op = ops.DynamicToolResponse(call_id=call, content_items=said, success=False)
+                case _:
+                    return
         match op:
             case ops.RegisterTools():
                 self._register(op)
@@ -324,3 +333,9 @@ class Session:
 
 def _refuse_settings(settings: Mapping[str, object]) -> None:
     raise FatalError("this session's settings are not its own.")
+
+
+def _misfit(op: object) -> str:
+    """Return why an operation cannot be handled; "" if it can."""
+    wrong = ill_typed(op) if isinstance(op, ops.Op) else ["it is no operation"]
+    return f"of another type than its fields have: {', '.join(wrong)}" if wrong else ""

@@ -40,6 +40,7 @@ class RecordBegun(Entry):
         past: what comes before, in the records that it was forked from, oldest first.
         parent: the conversation that it works for as a sub-agent; "" where it works for a person.
         memory: the table of contents of the notes in its instructions; None where none was made.
+        has_code: whether the workspace held code when it began; None where nobody looked.
     """
 
     version: int = VERSION
@@ -53,6 +54,7 @@ class RecordBegun(Entry):
     past: tuple[PastPart, ...] = ()
     parent: str = ""
     memory: str | None = None
+    has_code: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -198,6 +198,14 @@ def test_a_client_may_answer_with_pictures():
     assert of_kind(result, ToolCallCompleted)[0].output == items
 
 
+@pytest.mark.timeout(20)
+def test_an_answer_of_another_type_is_a_failure():
+    agent, _ = with_client(lambda i: DynamicToolResponse(call_id=i, content_items=5))
+    call = agent.run_sync("Go.").calls[0]
+    assert "was of another type than its fields have: content_items" in call.output
+    assert not call.success
+
+
 def test_a_long_answer_is_cut():
     agent, _ = with_client(text("x" * 5_000), output_budget=200)
     assert len(agent.run_sync("Go.").calls[0].output) < 400

@@ -3,11 +3,12 @@
 import itertools
 import logging
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from agent_magics import Call, DynamicToolSpec, tool
+from agent_magics import Call, DynamicToolSpec, FatalError, tool
 from agent_magics.protocol.events import Warned
 from agent_magics.protocol.items import InputText
 from agent_magics.protocol.ops import (
@@ -132,7 +133,7 @@ def test_settings_that_cannot_be_change_nothing_and_are_told_once(settings: Any)
         StartTurn(turn_id="a", content=(InputText(5),)),  # type: ignore[arg-type]
         CallTool(turn_id="a", name=None),  # type: ignore[arg-type]
         Answer(question_id=[], decision="deny"),  # type: ignore[arg-type]
-        DynamicToolResponse(call_id="a", content_items=5),  # type: ignore[arg-type]
+        DynamicToolResponse(call_id=5, content_items=()),  # type: ignore[arg-type]
         Steer(turn_id="a", content=None),  # type: ignore[arg-type]
         QueuePrompt(turn_id="a", prompt_id="b", content=(5,)),  # type: ignore[arg-type]
         Interrupt(turn_id={}),  # type: ignore[arg-type]
@@ -176,6 +177,33 @@ def test_a_turn_that_nobody_listens_to_is_not_begun(
     (said,) = (each.getMessage() for each in caplog.records)
     assert said.startswith(f"agent default: {type(op).__name__} was dropped: a turn begins by")
     assert agent.run_sync("Go.").text == "Done."
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        StartTurn(turn_id="a", content=5),  # type: ignore[arg-type]
+        CallTool(turn_id="a", name="look", arguments=[1]),  # type: ignore[arg-type]
+    ],
+    ids=lambda op: type(op).__name__,
+)
+def test_a_turn_of_wrong_types_is_refused_where_it_is_begun(op: Any) -> None:
+    agent = scripted("Done.")
+    with pytest.raises(FatalError, match="cannot begin: of another type than its fields have"):
+        agent.session.begin(op, agent.turn_config(), [].append)
+    assert agent.run_sync("Go.").text == "Done."
+
+
+@pytest.mark.timeout(20)
+def test_an_answer_of_wrong_types_is_a_refusal_for_who_waits() -> None:
+    @tool
+    def act() -> str:
+        """Ask."""
+        return "acted"
+
+    answer = SimpleNamespace(decision="approve", edited_text=5)
+    agent = scripted(tools=[act], approval="untrusted", on_question=lambda question: answer)
+    assert "the answer was of another type" in agent.call_sync("act").text
 
 
 def test_words_for_another_turn_are_told_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -72,3 +72,19 @@ def test_nothing_that_changes_stands_before_what_does_not(requests, wire):
     for number, (before, after) in enumerate(pairwise(texts), 1):
         begun = before.rstrip(b"]}")
         assert after[: len(begun)] == begun, f"request {number} begins otherwise"
+
+
+def test_what_continues_a_conversation_is_offered_what_that_was(tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    model = ScriptedModel(
+        [CustomToolCall("c", "apply_patch", PATCH), "Written.", "Forked.", "Resumed."]
+    )
+    with Agent(model, ["coding"], cwd=folder, approval="on-request") as agent:
+        agent.run_sync("Write code.")
+        with agent.fork() as child:
+            child.run_sync("Go on.")
+    with Agent.resume(agent.conversation_id, model, ["coding"]) as resumed:
+        assert resumed.run_sync("Go on.").text == "Resumed."
+    first, *others = [encode_tools(request.tools) for request in model.requests]
+    assert others == [first] * 3

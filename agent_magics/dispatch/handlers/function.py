@@ -182,7 +182,8 @@ class FunctionToolHandler(ToolHandler):
             if issubclass(type(value), _AWAITED):  # of a function that calls an async one
                 value = await self._on_calling_loop(invocation, lambda *_, **__: value)
         except RespondToModel as error:
-            raise error if self.options.own else _fitting(error, budget) from error
+            told = error if self.options.own else _fitting(error, budget)
+            raise told from error.__cause__
         except AgentMagicsError:
             raise
         except Exception as error:

@@ -17,9 +17,8 @@ _BETWEEN = " \t\r\n'\",[]()"
 _WITHOUT = str.maketrans("", "", _BETWEEN)
 # A character as JSON may write it, or one cut off at the end, or the character itself.
 _SIGN = re.compile(r"\\+u([0-9A-Fa-f]{4})|\\+(?:u[0-9A-Fa-f]{0,3}\Z)?|(.)", re.DOTALL)
-_LONGEST_SIGN = (
-    8  # characters that stand for one of a secret, as far as its beginning is looked for
-)
+# Characters that stand for one of a secret, as far as its beginning is looked for.
+_LONGEST_SIGN = 8
 
 # Types that need no redaction; checked by type, since this runs for every event.
 _HARMLESS = frozenset((int, float, bool, type(None)))
@@ -75,7 +74,7 @@ def encodings(secret: str) -> tuple[str, ...]:
         for encode in (b64encode, urlsafe_b64encode)
     ]
     hexadecimal, cases = data.hex(), (secret.upper(), secret.lower())
-    quoted = (quote(secret, safe=""), quote(secret), quote_plus(secret))
+    quoted = (quote(data, safe=""), quote(data), quote_plus(data))
     others = (hexadecimal, hexadecimal.upper(), secret[::-1], *quoted, *cases)
     return tuple(dict.fromkeys((secret, *coded, *others)))
 
@@ -141,18 +140,18 @@ def cut_partial(secrets: Sequence[str], text: str) -> tuple[str, str]:
         elif sign and sign not in _BETWEEN and sign != "\\":
             signs += sign
             starts.append(found.start())
-    partial = max(_partial_length(form.replace("\\", ""), signs) for form in forms)
+    partial = max((_partial_length(form.replace("\\", ""), signs) for form in forms), default=0)
     at = min(at, starts[-partial]) if partial else at
     return text[: len(text) - len(tail) + at], tail[at:]
 
 
 def _partial_length(form: str, text: str) -> int:
     """Return how many characters of `form` (not all) stand at the end of `text`."""
-    at = text.find(form[0], max(0, len(text) - len(form) + 1))
+    at = text.find(form[:1], max(0, len(text) - len(form) + 1))
     while at >= 0:
         if form.startswith(text[at:]):
             return len(text) - at
-        at = text.find(form[0], at + 1)
+        at = text.find(form[:1], at + 1)
     return 0
 
 

@@ -83,7 +83,9 @@ class Archive:
         path = new_path(folder, child)
         before = turns[turn] if turn < len(turns) else ""
         past = share_past(find(folder, parent.id), path, before)
-        begun = replace(self._describe(child), past=past, memory=parent.memory)
+        begun = replace(
+            self._describe(child), past=past, memory=parent.memory, has_code=parent.has_code
+        )
         _write(Rollout(path, lambda: begun), [ConversationNamed(name=name)] if name else [])
         return child
 

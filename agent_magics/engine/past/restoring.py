@@ -55,7 +55,7 @@ def restore(conversation: Conversation, record: Record) -> None:
 
 def _restore(conversation: Conversation, record: Record) -> None:
     redacted = False
-    conversation.memory = record.begun.memory
+    conversation.memory, conversation.has_code = record.begun.memory, record.begun.has_code
     entries = list(_answered(record.done))
     for done in entries:
         _do(conversation, done)

@@ -88,6 +88,17 @@ def test_a_text_that_is_nothing_but_a_secret_in_one_of_its_forms_is_taken_out(se
         assert REDACTED in redact_text((secret,), text)
 
 
+@pytest.mark.parametrize(
+    "secret", ["\\" * 12, " '\"" * 4, "\udcff" * 12], ids=["backslashes", "blanks", "no UTF-8"]
+)
+def test_a_secret_of_strange_characters_is_taken_out(secret):
+    redactor = EventRedactor((secret,))
+    shown = redactor.clean(TextDelta, {"text": f"a {secret} b\\"}) + redactor.clean(
+        TurnCompleted, {}
+    )
+    assert "".join(fields.get("text", "") for _, fields in shown) == f"a {REDACTED} b\\"
+
+
 @pytest.mark.parametrize("at", range(1, len(KEY)))
 def test_a_secret_in_two_pieces_is_taken_out(at):
     redactor = EventRedactor((KEY,))
