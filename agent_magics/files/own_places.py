@@ -130,7 +130,7 @@ def _kernel_places(prefix: str, base_prefix: str) -> frozenset[str]:
 
 _MOST_CONFIGURATIONS = 20  # limit of files that include each other
 # What names further configuration (include.path, includeIf), or the folder of the hooks.
-_NAMES_FILE = re.compile(r"(?im)(?:^|\])[^\S\n]*+(path|hookspath)[^\S\n]*+=[^\S\n]*+(.*)")
+_NAMES_FILE = re.compile(r"(?im)(?:^|\])[^\S\n]*+(path|hookspath)[^\S\n]*+=[^\S\n]*+([^\n\0]*)")
 
 
 def git_folders(dot_git: str) -> tuple[str, ...]:
@@ -222,9 +222,7 @@ def _named_in(config: str, stamp: tuple[int, ...]) -> tuple[tuple[bool, str], ..
     except OSError:
         return ()
     named = ((key.lower(), _value_of(written)) for key, written in _NAMES_FILE.findall(text))
-    return tuple(
-        (key != "path", os.path.expanduser(value)) for key, value in named if value.strip("\0")
-    )
+    return tuple((key != "path", os.path.expanduser(value)) for key, value in named if value)
 
 
 def _value_of(written: str) -> str:

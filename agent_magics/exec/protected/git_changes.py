@@ -29,7 +29,7 @@ _RUNS_PROGRAMS = re.compile(
     )"""
 )
 _WORKTREE = re.compile(
-    r'(?im)(?:^|\])\ufeff?+[^\S\n]*+worktree[^\S\n]*+=[^\S\n]*+(?:"([^"\n]*+)|([^#;\n]*+))'
+    r'(?im)(?:^|\])\ufeff?+[^\S\n]*+worktree[^\S\n]*+=[^\S\n]*+(?:"([^"\n\0]*+)|([^#;\n\0]*+))'
 )
 _EXEC = re.compile(r"[ \t]*(?:exec|x)[ \t]")
 

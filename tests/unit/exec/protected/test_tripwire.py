@@ -244,6 +244,18 @@ def test_the_persons_own_settings_are_not_those_of_a_new_repository(
     assert watch.finish() == []
 
 
+@pytest.mark.parametrize("key", ["hooksPath", "path", "worktree"])
+@pytest.mark.parametrize("value", ["a\0b", '"a\0b"', "../" * 3000], ids=["nul", "quoted", "long"])
+def test_a_setting_that_is_no_path_stops_no_command(workspace, tripwire, key, value):
+    settings = workspace / ".git/config"
+    settings.write_text(f"[core]\n\t{key} = {value}\n", encoding="utf-8")
+    watch = tripwire.arm(confined(workspace))
+    (workspace / "moved").mkdir()
+    shutil.copytree(workspace / ".git", workspace / "moved/.git")
+    write_kind(workspace / "file", [workspace], False)  # raises nothing
+    assert [each.path for each in watch.finish()] == [str(workspace / "moved/.git")]
+
+
 def hooked(folder: Path) -> None:
     (folder / "hooks").mkdir(parents=True, exist_ok=True)
     (folder / "hooks/post-commit").touch()
