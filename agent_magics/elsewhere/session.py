@@ -214,7 +214,8 @@ class SessionElsewhere(Session):
                     case ["ask", number, question]:
                         self._begin_to_ask(link, number_of(number), question, parent)
                     case ["withdraw", number]:
-                        if (asking := self._asking.get(number_of(number))) is not None:
+                        # At once, since the task may not have begun to run, and then never will.
+                        if (asking := self._asking.pop(number_of(number), None)) is not None:
                             asking.cancel()
                     case ["failed", sentence]:
                         raise FatalError(brief_line(str(sentence), MOST_OF_SENTENCE))
@@ -307,4 +308,4 @@ class SessionElsewhere(Session):
         except Exception as error:  # a person's own function may have been asked
             link.send("unanswered", number, error_text(error))
         finally:
-            del self._asking[number]
+            self._asking.pop(number, None)

@@ -58,7 +58,8 @@ _MOST_BELOW = 500  # files in the folders that it names
 # What may name a file within a word, such as a script within an option; and what a shell expands.
 _NAME = re.compile(r"[\w.@+~/-]+")
 _COMPOSED = re.compile(r"[*?\[{$`]")
-# Written while the question is open, by a front end or a program that runs on: no programs.
+# Written while the question is open, by a front end or a program that runs on; one that may be run
+# (`a.out`) counts all the same.
 _WRITTEN_MEANWHILE = (".ipynb", ".jsonl", ".log", ".out", ".err", ".csv")
 _MOST_HASHED = 64 << 20  # bytes; a larger file is identified by its metadata
 
@@ -240,7 +241,9 @@ def _named_files(commands: Sequence[Sequence[str]], cwd: str) -> Iterator[str]:
 
 def _entries_in(folder: str) -> Iterator[str]:
     with suppress(OSError), os.scandir(folder) as entries:
-        yield from (each.path for each in entries if not each.name.endswith(_WRITTEN_MEANWHILE))
+        for each in entries:
+            if not each.name.endswith(_WRITTEN_MEANWHILE) or os.access(each.path, os.X_OK):
+                yield each.path
 
 
 def _entries_below(folder: str) -> Iterator[str]:

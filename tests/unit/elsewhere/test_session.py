@@ -8,6 +8,7 @@ import socket
 import threading
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import suppress
+from itertools import chain
 from typing import Literal
 
 import pytest
@@ -277,9 +278,8 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("said", BROKEN.values(), ids=BROKEN)
-def test_a_worker_that_says_what_is_no_message_is_its_failure(threads, monkeypatch, said):
-    """The next one gets a worker: the first is let go."""
+def saying(*said):
+    """Return a worker that connects and says this."""
 
     def attend(invitation, given, tls=None):
         with socket.socket(socket.AF_UNIX) as link, link.makefile("rb") as coming:
@@ -287,18 +287,31 @@ def test_a_worker_that_says_what_is_no_message_is_its_failure(threads, monkeypat
             link.sendall(framed(["hello", invitation.token, 1, __version__]))
             coming.read(int.from_bytes(coming.read(4), "big"))
             with suppress(OSError):  # it is let go before all was sent
-                for each in said if isinstance(said, tuple) else (said,):
-                    link.sendall(framed(each))
+                link.sendall(b"".join(map(framed, said)))
                 coming.read()  # until it is let go
         return ""
 
+    return attend
+
+
+@pytest.mark.parametrize("said", BROKEN.values(), ids=BROKEN)
+def test_a_worker_that_says_what_is_no_message_is_its_failure(threads, monkeypatch, said):
+    """The next one gets a worker: the first is let go."""
     with ResponsesServer(["Fine."]) as server, agent_for(server) as agent:
         with monkeypatch.context() as replaced:
+            attend = saying(*said) if isinstance(said, tuple) else saying(said)
             replaced.setattr(session, "attend", attend)
             result = agent.spawn("Work.", engine=threads).result(PATIENCE)
         assert result.status == "failed" and "\n" not in result.error[:3000] == result.error
         assert agent.session.conversation.spending.usage.input_tokens == 0
         assert agent.spawn("Work.", engine=threads).result(PATIENCE).text == "Fine."
+
+
+def test_questions_that_are_taken_back_at_once_hold_no_place(threads, monkeypatch):
+    pairs = ((asking(number), ["withdraw", number]) for number in range(session.MOST_OPEN + 1))
+    monkeypatch.setattr(session, "attend", saying(*chain(*pairs), ["failed", "enough"]))
+    with ResponsesServer([]) as server, agent_for(server) as agent:
+        assert agent.spawn("Work.", engine=threads).result(PATIENCE).error == "enough"
 
 
 def framed(message):

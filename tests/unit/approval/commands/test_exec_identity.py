@@ -136,13 +136,20 @@ def test_any_words_have_an_identity(words):
     assert json.dumps(identity_of_command(words, "/", {"PATH": "/bin"}, ["/tmp"]))
 
 
-MEANWHILE = {"run.log": True, "steps.csv": True, "n.ipynb": True, "x.sh": False, "other": False}
+MEANWHILE = {
+    "run.log": (0o644, True),
+    "steps.csv": (0o644, True),
+    "n.ipynb": (0o644, True),
+    "a.out": (0o755, False),
+    "x.sh": (0o644, False),
+    "other": (0o644, False),
+}
 
 
-@pytest.mark.parametrize(("name", "is_same"), MEANWHILE.items())
-def test_logs_may_grow_where_a_name_is_composed(place, name, is_same):
+@pytest.mark.parametrize(("name", "mode", "is_same"), [(n, *of) for n, of in MEANWHILE.items()])
+def test_logs_may_grow_where_a_name_is_composed(place, name, mode, is_same):
     argv, env = ["bash", "-c", "tool $X"], {"PATH": f"{place}/bin"}
     before = identity_of_command(argv, str(place), env, [str(place)], once=True)
-    write(place / name, "echo two two")
+    write(place / name, "echo two two", mode)
     after = identity_of_command(argv, str(place), env, [str(place)], once=True)
     assert (before == after) is is_same
