@@ -16,7 +16,6 @@ from agent_magics.files.own_places import is_below, kernel_places
 from agent_magics.files.trusted_imports import (
     distrust,
     distrust_changes,
-    is_trusted,
     may_be_moved,
 )
 from agent_magics.text.brief import number_of
@@ -42,6 +41,7 @@ class Installed:
     def __init__(self) -> None:
         self._places: set[str] = set()
         self._too_large: set[str] = set()  # told once
+        self._seen: dict[str, set[tuple[str, int]]] = {}  # by place, in the last search
         self._commands: set[object] = set()
         self._begun = 0  # commands
         self._since: int | None = None  # ns; what was changed since then has not been looked at
@@ -87,11 +87,13 @@ class Installed:
 
     def _examine(self, place: str, since: int) -> Iterator[Finding]:
         deadline = time.monotonic() + _LONGEST
-        changed = list(_changed(place, since, deadline))
+        found = set(_changed(place, since, deadline))
+        changed = sorted({path for path, _ in found - self._seen.get(place, set())})
+        self._seen[place] = found
         if time.monotonic() > deadline and place not in self._too_large:
             self._too_large.add(place)
             yield Finding(place, "not protected", why="it is too large to be looked through")
-        compiled = {path for path in changed if path.endswith((".pyc", "/__pycache__"))}
+        compiled = {path for path in changed if "/__pycache__/" in f"{path}/"}
         for path in compiled:
             _remove_compiled(path)
         if others := [path for path in changed if path not in compiled]:
@@ -107,9 +109,9 @@ class Installed:
             yield Finding(place, "changed", why=why)
 
 
-def _changed(folder: str, since: int, deadline: float) -> Iterator[str]:
-    """Yield the files below a folder whose metadata or content changed since a time in ns, and the
-    folders that were moved there since, or cannot be looked into.
+def _changed(folder: str, since: int, deadline: float) -> Iterator[tuple[str, int]]:
+    """Yield (path, time in ns) of the files below a folder whose metadata or content changed since
+    a time, and of the folders that were moved there since, or (with 0) cannot be looked into.
     """
     todo = [folder]
     while todo and time.monotonic() < deadline:
@@ -122,14 +124,13 @@ def _changed(folder: str, since: int, deadline: float) -> Iterator[str]:
                 todo += [entry.path] * is_folder
                 with suppress(FileNotFoundError):
                     # Not the modification time, which a command can set.
-                    is_new = entry.stat(follow_symlinks=False).st_ctime_ns >= since
-                    if is_new and (not is_folder or may_be_moved(entry.path)):
-                        yield entry.path
+                    changed = entry.stat(follow_symlinks=False).st_ctime_ns
+                    if changed >= since and (not is_folder or may_be_moved(entry.path)):
+                        yield entry.path, changed
         except FileNotFoundError:
             continue
         except OSError:
-            if is_trusted(place):  # else it was told before
-                yield place
+            yield place, 0
 
 
 def _remove_compiled(path: str) -> None:

@@ -252,11 +252,9 @@ class ProtectedFiles:
         return self._with_earlier("")
 
     def _tell(self, found: list[Finding]) -> None:
-        report = self._report(found)
-        if self._is_over:
+        self._earlier.append(self._report(found))
+        if self._is_over and (report := self._with_earlier("")):
             self._ctx.turn.tell_later(report)
-        else:
-            self._earlier.append(report)
 
     def _with_earlier(self, report: str) -> str:
         earlier, self._earlier = self._earlier, []

@@ -171,6 +171,18 @@ def move_another_cache_there(file: Path) -> None:
     (file.parents[6] / "prepared-cache").rename(file.parent)
 
 
+def test_a_change_just_before_a_search_is_told_once(environment, tmp_path_factory, monkeypatch):
+    monkeypatch.setattr("agent_magics.exec.protected.installed._TICK", 10**10)
+    (environment / PACKAGE / "sourceless.pyc").touch()
+    told = []
+    tripwire, watch = arm(environment, tmp_path_factory, tell=told.extend)
+    for _ in range(2):
+        tripwire.look_at_environment()
+    watch.finish()
+    assert len(told) == 1
+    assert (environment / PACKAGE / "sourceless.pyc").exists(), "Python would not write it anew"
+
+
 @pytest.mark.parametrize("change", [overwrite_and_set_times, move_another_cache_there])
 def test_compiled_modules_are_removed(environment, tmp_path_factory, change):
     compiled = environment / PACKAGE / "a/b/__pycache__/c.cpython-311.pyc"
