@@ -187,7 +187,7 @@ class Tripwire:
         if self._every is None:
             return
         self._watches.add(watch)
-        if self._thread is None:
+        if self._thread is None or not self._thread.is_alive():  # an error has ended it
             name = "agent-tripwire"
             self._thread = threading.Thread(target=self._keep_looking, name=name, daemon=True)
             self._thread.start()

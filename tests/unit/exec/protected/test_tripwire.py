@@ -256,6 +256,20 @@ def test_a_setting_that_is_no_path_stops_no_command(workspace, tripwire, key, va
     assert [each.path for each in watch.finish()] == [str(workspace / "moved/.git")]
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_an_error_ends_the_watch_for_one_command_at_most(workspace, tmp_path):
+    tripwire = Tripwire(str(tmp_path / "quarantine"), every=0.001)
+    watch = tripwire.arm(confined(workspace), lambda found: 1 / 0)
+    append(workspace / ".git/config")
+    tripwire._thread.join(10)
+    watch.finish()
+    told = queue.Queue()
+    watch = tripwire.arm(confined(workspace), told.put)
+    append(workspace / ".git/config")
+    assert told.get(timeout=10)
+    watch.finish()
+
+
 def hooked(folder: Path) -> None:
     (folder / "hooks").mkdir(parents=True, exist_ok=True)
     (folder / "hooks/post-commit").touch()
