@@ -73,7 +73,9 @@ class ItemRenderer extends Widget implements IRenderMime.IRenderer {
     const formulas = this.node.querySelectorAll('.am-math');
     if (formulas.length > 0 && this._options.latexTypesetter) {
       // MathJax measures each in the page, which takes seconds for a thousand.
-      this._seen = new IntersectionObserver(entries => this._typeset(entries), { rootMargin: '100%' });
+      // The margin counts only around what scrolls.
+      const root = this.node.closest('.jp-WindowedPanel-outer');
+      this._seen = new IntersectionObserver(entries => this._typeset(entries), { root, rootMargin: '100%' });
       formulas.forEach(formula => this._seen?.observe(formula));
     }
     for (const changes of this.node.querySelectorAll('.am-changes')) {

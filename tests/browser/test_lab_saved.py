@@ -263,6 +263,8 @@ def test_formulas_are_set_when_they_are_seen(notebook: Open) -> None:
     page = notebook([nbformat.v4.new_code_cell("1", outputs=[output])], kernel=False)
     area = page.area(0)
     expect(area.get_by_text("0: ").first.locator("mjx-container")).to_have_count(1)
+    # Also a page ahead of what is seen.
+    expect(area.get_by_text("30: ").first.locator("mjx-container")).to_have_count(1)
     last = area.get_by_text("399: ")
     last.scroll_into_view_if_needed()
     expect(last.locator("mjx-container")).to_have_count(1)
