@@ -159,7 +159,7 @@ def _check_of(hint: Any) -> Check:
         return lambda value: any(check(value) for check in checks)
     if origin is tuple:
         element = _check_of(arguments[0])
-        return lambda value: isinstance(value, tuple) and all(map(element, value))
+        return lambda value: isinstance(value, (tuple, list)) and all(map(element, value))
     if origin is Mapping:
         element = _check_of(arguments[1])
         return lambda value: isinstance(value, Mapping) and all(map(element, value.values()))

@@ -191,11 +191,12 @@ def test_a_client_may_say_that_it_failed():
     assert (call.output, call.success) == ("no such project", False)
 
 
-def test_a_client_may_answer_with_pictures():
-    items = (InputText("see"), InputImage(PIXEL))
+@pytest.mark.parametrize("sequence", [tuple, list])
+def test_a_client_may_answer_with_pictures(sequence):
+    items = sequence((InputText("see"), InputImage(PIXEL)))
     agent, _ = with_client(lambda i: DynamicToolResponse(call_id=i, content_items=items))
     result = agent.run_sync("Go.")
-    assert of_kind(result, ToolCallCompleted)[0].output == items
+    assert of_kind(result, ToolCallCompleted)[0].output == tuple(items)
 
 
 @pytest.mark.timeout(20)
