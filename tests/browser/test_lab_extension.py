@@ -50,11 +50,11 @@ def test_a_page_that_is_loaded_anew_draws_on(notebook: Open) -> None:
     page.answer("Approve")
     expect(page.outputs(1).last).to_contain_text("It is done.")
     expect(page.questions).to_have_count(0)
+    assert page.value("total") == "42"  # so the cell has ended, and all of it has come
     saved = page.save()
     kinds = [item["kind"] for item in items_of(saved.cells[1])]
     assert kinds == ["text", "tool", "tool", "text"]
     assert all(WIDGET not in output.data for output in saved.cells[1].outputs)
-    assert page.value("total") == "42"
 
 
 # What another extension does that requires the token; the page's plugin registry gives it.

@@ -63,7 +63,7 @@ def test_a_copy_of_a_running_cell_has_words_alone(notebook: Open, keys: str) -> 
     for key in away:
         page.page.keyboard.press(key)
     if keys != "c v":  # in one breath it would be a cell that was moved, with its question
-        page.page.wait_for_selector(f"{INDICATOR}[data-status=idle]")
+        expect(page.page.locator(".am-status-item")).to_be_empty()
     page.page.keyboard.press(back)
     asked = page.page.locator(".jp-Cell-outputArea", has_text="may python run total = 6 * 7?")
     expect(asked).to_contain_text("Not answered: the cell was copied.")
