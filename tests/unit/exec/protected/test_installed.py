@@ -90,8 +90,11 @@ def show_names_only(file: Path) -> None:
 
 @pytest.fixture(autouse=True)
 def settled(monkeypatch):
-    """The changes of the fixture itself are none of the command."""
+    """The changes of the fixture itself are none of the command; what a test leaves is its own."""
     monkeypatch.setattr("agent_magics.exec.protected.installed._TICK", -1)
+    distrust_changes(None)
+    yield
+    distrust_changes(None)
 
 
 def wait_for_a_tick(folder: Path) -> None:
