@@ -9,12 +9,10 @@ import threading
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import hypothesis
 import psutil
 import pytest
-from xdist.scheduler import LoadFileScheduling
 
 pytest_plugins = ["tests.support.needs", "tests.support.time_limits"]
 
@@ -37,8 +35,6 @@ for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
 DEAR = ("browser", "servers", "launcher", "attacks", "kernel", "mcp")
 # Those whose files share one kernel, or one page.
 SHARING = ("browser", "kernel")
-# Workers that each start a JupyterLab and a browser. Pages often wait: beside them others work.
-LABS = 2
 # How the threads are named that a process keeps: the loop of all agents, its executor, the pump of
 # all commands, threads for tools, which wait a while for the next one, who looks after files, and
 # those on which Dask and fsspec wait for the network.
@@ -64,26 +60,6 @@ def pytest_collection() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
-
-
-class _ByFile(LoadFileScheduling):
-    """Gives each file to one worker, and all files of pages to few workers."""
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self._pages: dict[str, int] = {}
-
-    def _split_scope(self, nodeid: str) -> str:
-        file = super()._split_scope(nodeid)
-        if not file.startswith("tests/browser/"):
-            return file
-        return f"pages {self._pages.setdefault(file, len(self._pages)) % LABS}"
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ByFile | None:
-    """Return what shares the tests out; None where files need not stay together."""
-    return _ByFile(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
