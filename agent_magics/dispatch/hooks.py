@@ -25,7 +25,7 @@ from agent_magics.protocol.errors import (
     TurnAbort,
     clause,
     error_text,
-    told,
+    short_message,
 )
 from agent_magics.protocol.items import Json
 from agent_magics.protocol.tools import ToolOutput
@@ -129,7 +129,7 @@ class Hooks:
             if answer is None:
                 continue
             if isinstance(answer, (Block, Abort)):
-                raise TurnAbort(f"the hook {method.name} stopped it: {told(answer.reason)}")
+                raise TurnAbort(_sentence(method, "stopped it", answer))
             if type(answer) is not type(request):
                 raise FatalError(
                     f"The model was not asked: the hook {method.name} returned "
@@ -187,9 +187,9 @@ class Hooks:
                 call.output = _withheld(seen.tool, str(failure))
                 return
             if isinstance(answer, Abort):
-                raise TurnAbort(f"the hook {method.name} stopped it: {told(answer.reason)}")
+                raise TurnAbort(_sentence(method, "stopped it", answer))
             if isinstance(answer, Block):
-                reason = f"the hook {method.name} withholds it: {told(answer.reason)}"
+                reason = _sentence(method, "withholds it", answer)
                 call.output = _withheld(seen.tool, reason)
                 return
             if answer is not None:
@@ -258,6 +258,10 @@ def _as_seen(invocation: ToolInvocation) -> HookedCall:
     )
 
 
+def _sentence(method: HookMethod, did: str, answer: Block | Abort) -> str:
+    return f"the hook {method.name} {did}: {short_message(answer.reason)}"
+
+
 def _wanted_arguments(method: HookMethod, answer: object) -> dict[str, Json] | str:
     """Return the arguments in a hook's answer.
 
@@ -267,9 +271,9 @@ def _wanted_arguments(method: HookMethod, answer: object) -> dict[str, Json] | s
         _HookFailed: it is of another type.
     """
     if isinstance(answer, Abort):
-        raise TurnAbort(f"the hook {method.name} stopped it: {told(answer.reason)}")
+        raise TurnAbort(_sentence(method, "stopped it", answer))
     if isinstance(answer, Block):
-        raise _Blocked(f"the hook {method.name} blocked it: {told(answer.reason)}")
+        raise _Blocked(_sentence(method, "blocked it", answer))
     wanted = answer.arguments if isinstance(answer, HookedCall) else answer
     if isinstance(wanted, str):
         return wanted

@@ -18,7 +18,7 @@ from agent_magics.dispatch.context import TurnContext
 from agent_magics.dispatch.hooks import Hooks
 from agent_magics.dispatch.router import ToolRouter
 from agent_magics.dispatch.stages.orchestrator import ToolOrchestrator
-from agent_magics.protocol.errors import RespondToModel, words_of
+from agent_magics.protocol.errors import RespondToModel, full_message
 from agent_magics.protocol.events import (
     ToolCallCompleted,
     ToolCallFailed,
@@ -126,7 +126,7 @@ class ToolCallRuntime:
                 if waiting is not None:
                     await waiting
         except RespondToModel as refusal:
-            call.output = ToolOutput(words_of(refusal), success=False)
+            call.output = ToolOutput(full_message(refusal), success=False)
         except asyncio.CancelledError:
             if not call.skipped:
                 raise

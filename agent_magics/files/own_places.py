@@ -116,6 +116,11 @@ def kernel_places() -> frozenset[str]:
     return _kernel_places(sys.prefix, sys.base_prefix)
 
 
+def holds_kernel_places(path: str) -> bool:
+    """Tell whether a folder is one of the kernel's own places, or contains one."""
+    return any(is_below(place, (path,)) for place in kernel_places())
+
+
 @lru_cache(maxsize=4)
 def _kernel_places(prefix: str, base_prefix: str) -> frozenset[str]:
     folders = {prefix, base_prefix, *site.getsitepackages(), site.getusersitepackages(), _PACKAGE}
@@ -174,19 +179,8 @@ def named_for_git(git_folder: str, dot_git: str) -> list[str]:
     Returns:
         Absolute paths, without symlinks in their folders; some may not exist.
     """
-    top, found, read = os.path.dirname(dot_git), dict[str, None](), set[str]()
-    todo = [*_of_user(), f"{git_folder}/config", f"{git_folder}/config.worktree"]
-    while todo and len(read) < _MOST_CONFIGURATIONS:
-        file = todo.pop(0)
-        read.add(file)
-        for is_hooks, named in _named_in(file, file_stamp(file)):
-            folder, name = os.path.split(named.rstrip("/"))
-            start = top if is_hooks else os.path.dirname(file)
-            path = os.path.normpath(f"{real_path(os.path.join(start, folder))}/{name}")
-            found[path] = None
-            if not is_hooks and path not in read:
-                todo.append(path)
-    return list(found)
+    own = (f"{git_folder}/config", f"{git_folder}/config.worktree")
+    return _named_by((*_of_user(), *own), os.path.dirname(dot_git))
 
 
 def is_named_for_git(path: str) -> bool:
@@ -200,8 +194,26 @@ def is_named_for_git(path: str) -> bool:
         if os.path.lexists(dot_git):
             for git_folder in git_folders(dot_git):
                 named += named_for_git(git_folder, dot_git)
-    named = named or named_for_git("", "")
+    named = named or _named_by(_of_user(), os.path.dirname(path))
     return is_below(path, [*named, *map(real_path, named)])
+
+
+def _named_by(configurations: Sequence[str], top: str) -> list[str]:
+    """Return what files of git's settings name, and those that they include; `top` is the folder of
+    the repository.
+    """
+    todo, found, read = [*configurations], dict[str, None](), set[str]()
+    while todo and len(read) < _MOST_CONFIGURATIONS:
+        file = todo.pop(0)
+        read.add(file)
+        for is_hooks, named in _named_in(file, file_stamp(file)):
+            folder, name = os.path.split(named.rstrip("/"))
+            start = top if is_hooks else os.path.dirname(file)
+            path = os.path.normpath(f"{real_path(os.path.join(start, folder))}/{name}")
+            found[path] = None
+            if not is_hooks and path not in read:
+                todo.append(path)
+    return list(found)
 
 
 def _of_user() -> tuple[str, ...]:

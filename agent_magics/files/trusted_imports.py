@@ -16,7 +16,7 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from agent_magics.files.beneath import real_path
-from agent_magics.files.own_places import is_below, kernel_places
+from agent_magics.files.own_places import holds_kernel_places, is_below, kernel_places
 
 # This package, and the files of tools that it loads (`tools.discovery`).
 _OURS = ("agent_magics.", "agent_magics_found_")
@@ -47,13 +47,6 @@ def distrust_changes(since: int | None) -> None:
         _compiles_nothing = sys.dont_write_bytecode
     _changing = since
     sys.dont_write_bytecode = _compiles_nothing or since is not None
-
-
-def may_be_moved(path: str) -> bool:
-    """Tell whether a folder that has changed may be another one: not where its place is the
-    kernel's own, such as site-packages, in which packages come and go.
-    """
-    return not any(is_below(place, (path,)) for place in kernel_places())
 
 
 def is_trusted(path: str) -> bool:
@@ -213,7 +206,7 @@ def _is_changing(spec: ModuleSpec) -> bool:
         return False
     for file in filter(None, (spec.origin, spec.cached)):
         place = real_path(file)
-        while _depth(place, writable) and may_be_moved(place):
+        while _depth(place, writable) and not holds_kernel_places(place):
             with suppress(OSError):
                 if os.lstat(place).st_ctime_ns >= since:
                     return True

@@ -18,21 +18,21 @@ _MOST_TOLD = 10_000  # characters of an error
 
 def error_text(error: BaseException) -> str:
     """Return "TYPE: message" of anybody's error; its class and its message may be hostile."""
-    return f"{_type_name(error)}: {told(error)}"
+    return f"{_type_name(error)}: {short_message(error)}"
 
 
-def told(said: object) -> str:
-    """Return what anybody's error, or the reason of a hook, says: plain text, 10,000 characters at
-    most.
+def short_message(said: object) -> str:
+    """Return the message of anybody's error, or the reason of a hook, as plain text of 10,000
+    characters at most.
     """
-    message = words_of(said)
+    message = full_message(said)
     if len(message) > _MOST_TOLD:
         message = f"{message[:_MOST_TOLD]} … ({len(message) - _MOST_TOLD:,} more characters)"
     return message
 
 
-def words_of(said: object) -> str:
-    """Return the whole text of an object that others made, whatever its class does."""
+def full_message(said: object) -> str:
+    """Return the text of an object that others made as plain text, whatever its class does."""
     try:
         return "".join((str(said),))
     except BaseException as failure:  # a stranger's __str__ may raise anything

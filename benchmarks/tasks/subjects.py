@@ -131,8 +131,8 @@ class OpenCode:
         return "apply_patch", {"patchText": new_file(path, text)}
 
 
-class Ours:
-    """agent-magics, with the tools of the set "coding"."""
+class Ours(Codex):
+    """agent-magics, with the tools of the set "coding": commands and patches as in Codex."""
 
     def read(self, path: str, first: int, last: int) -> Call:
         window = {"start_line": first, "end_line": last} if first else {}
@@ -146,15 +146,6 @@ class Ours:
 
     def find(self, pattern: str) -> Call:
         return "glob", {"pattern": pattern}
-
-    def run(self, command: str) -> Call:
-        return "exec_command", {"cmd": command}
-
-    def edit(self, path: str, changes: Changes) -> Call:
-        return "apply_patch", patch(path, changes)
-
-    def write(self, path: str, text: str) -> Call:
-        return "apply_patch", new_file(path, text)
 
 
 # -- running them ----------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from agent_magics.dispatch.schema.signature import context_parameter, signature_
 from agent_magics.dispatch.stages.attempt import forget_error, run_off_loop
 from agent_magics.dispatch.stages.stored_outputs import refer, with_reference
 from agent_magics.dispatch.tool import Assess, Tool
-from agent_magics.protocol.errors import AgentMagicsError, RespondToModel, error_text, words_of
+from agent_magics.protocol.errors import AgentMagicsError, RespondToModel, error_text, full_message
 from agent_magics.protocol.items import json_object
 from agent_magics.protocol.tools import (
     CustomPayload,
@@ -303,7 +303,7 @@ class FunctionToolHandler(ToolHandler):
 
 def _fitting(error: RespondToModel, budget: int) -> RespondToModel:
     """Return a tool's own refusal, shortened as its outputs are."""
-    return RespondToModel(fit_text(words_of(error), max(budget, LEAST)))
+    return RespondToModel(fit_text(full_message(error), max(budget, LEAST)))
 
 
 async def _hand_over(invocation: ToolInvocation, kind: str, run: Callable[..., Any]) -> Any:

@@ -22,7 +22,7 @@ from agent_magics.dispatch.hooks import Hooks
 from agent_magics.dispatch.registry import ToolHandler, ToolInvocation
 from agent_magics.dispatch.stages.attempt import run_tool
 from agent_magics.protocol.config import ApprovalPolicy
-from agent_magics.protocol.errors import RespondToModel, SandboxDenied, words_of
+from agent_magics.protocol.errors import RespondToModel, SandboxDenied, full_message
 from agent_magics.protocol.events import ApprovalDecided
 from agent_magics.protocol.items import InputText
 from agent_magics.protocol.ops import Answer
@@ -290,7 +290,7 @@ def _not_run(call: CallInProgress) -> str:
 
 
 def _noted(error: RespondToModel, note: str) -> RespondToModel:
-    return RespondToModel(f"{note}\n{words_of(error)}") if note else error
+    return RespondToModel(f"{note}\n{full_message(error)}") if note else error
 
 
 def _with_note(output: ToolOutput, note: str) -> ToolOutput:

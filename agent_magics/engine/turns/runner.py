@@ -21,7 +21,7 @@ from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.engine.turns.builder import SessionChannels, build_turn
 from agent_magics.engine.turns.loop import Turn
 from agent_magics.models.base import Model
-from agent_magics.protocol.errors import FatalError, TurnAbort, error_text, told
+from agent_magics.protocol.errors import FatalError, TurnAbort, error_text, short_message
 from agent_magics.protocol.events import (
     Event,
     McpServerChanged,
@@ -210,14 +210,10 @@ class TurnRunner:
             self._outbox.emit(turn_id, Warned, message=message)
 
     async def _run_turn(self, turn: Turn, op: StartTurn) -> Ending:
-        turn_config, emit, prompt = (
-            self.turn_configs[op.turn_id],
-            turn.context.emit,
-            text_of(op.content),
-        )
-        emit(
-            TurnStarted, prompt=prompt, output=turn_config.output.name if turn_config.output else ""
-        )
+        turn_config = self.turn_configs[op.turn_id]
+        emit, prompt = turn.context.emit, text_of(op.content)
+        output = turn_config.output.name if turn_config.output else ""
+        emit(TurnStarted, prompt=prompt, output=output)
         self.conversation.files.name(op.turn_id, redact_text(turn_config.secrets, prompt))
         for message in (*self.conversation.take_notes(), *turn_config.warnings()):
             emit(Warned, message=message)
@@ -276,9 +272,9 @@ def ending_of(error: BaseException, agent: str, secrets: Sequence[str]) -> Endin
         case UnfitAnswer():
             return TurnFailed, {"error": str(error), "text": error.text}
         case FatalError():
-            return TurnFailed, {"error": told(error)}
+            return TurnFailed, {"error": short_message(error)}
         case TurnAbort():
-            return TurnAborted, {"reason": told(error)}
+            return TurnAborted, {"reason": short_message(error)}
         case asyncio.CancelledError():
             # Without a reason where its work on the main thread was interrupted before the turn.
             return TurnAborted, {"reason": str(error.args[0]) if error.args else BY_PERSON}

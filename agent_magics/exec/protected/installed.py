@@ -12,12 +12,8 @@ from contextlib import suppress
 
 from agent_magics.exec.protected.put_back import Finding
 from agent_magics.files.beneath import folder_of
-from agent_magics.files.own_places import is_below, kernel_places
-from agent_magics.files.trusted_imports import (
-    distrust,
-    distrust_changes,
-    may_be_moved,
-)
+from agent_magics.files.own_places import holds_kernel_places, is_below, kernel_places
+from agent_magics.files.trusted_imports import distrust, distrust_changes
 from agent_magics.text.brief import number_of
 
 _TICK = 20_000_000  # ns by which a file's time may be behind the clock
@@ -125,7 +121,9 @@ def _changed(folder: str, since: int, deadline: float) -> Iterator[tuple[str, in
                 with suppress(FileNotFoundError):
                     # Not the modification time, which a command can set.
                     changed = entry.stat(follow_symlinks=False).st_ctime_ns
-                    if changed >= since and (not is_folder or may_be_moved(entry.path)):
+                    # In the kernel's own places, such as site-packages, packages come and go.
+                    may_count = not (is_folder and holds_kernel_places(entry.path))
+                    if changed >= since and may_count:
                         yield entry.path, changed
         except FileNotFoundError:
             continue
@@ -146,6 +144,6 @@ def _package_of(path: str) -> str:
     """Return what stands directly in the kernel's own place that contains `path`, or the path of
     such a place itself.
     """
-    while may_be_moved(folder := os.path.dirname(path)):
+    while not holds_kernel_places(folder := os.path.dirname(path)):
         path = folder
     return path

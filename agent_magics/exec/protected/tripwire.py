@@ -24,15 +24,13 @@ from agent_magics.config_files.places import state_folder
 from agent_magics.exec.launcher.wire import Confinement
 from agent_magics.exec.protected.git_changes import (
     makes_git_run,
-    what_a_rebase_runs,
-    what_git_would_run,
 )
 from agent_magics.exec.protected.installed import Installed
+from agent_magics.exec.protected.new_repositories import NewRepositories
 from agent_magics.exec.protected.put_back import (
     Finding,
     Quarantine,
     clear_of_new,
-    move_away,
     put_back,
 )
 from agent_magics.exec.protected.snapshot import (
@@ -44,9 +42,6 @@ from agent_magics.exec.protected.snapshot import (
     up_to_a_common_end,
 )
 from agent_magics.files.own_places import is_below
-from agent_magics.files.paths import read_judge
-from agent_magics.files.survey import Survey, survey
-from agent_magics.text.brief import brief_line, first_of
 
 _TOLD_ONLY = (".ipynb", ".agent.jsonl")
 _LOOKS_EVERY = 0.25  # seconds, while a command runs
@@ -55,7 +50,6 @@ _LONGEST_SHARE = 0.05  # maximal share of the time spent on searching, and mostl
 _LONGEST_PAUSE = 1.0
 _WHOLE = ("hooks", "info")  # of a repository; cleared at once, as a hook may be the last of many
 _MOST_WHOLE = 20_000  # entries of such a folder
-_MOST_TOLD = 200  # characters of a command
 _MOST_NEW = 100  # files that are moved out of it one by one
 
 
@@ -91,47 +85,6 @@ class _ProtectedPath:
         now = take(self.path, self.before, self.most)
         missing = {path for path in self.before.keys() - now.keys() if is_in(path, self.pending)}
         self.before = now | {path: self.before[path] for path in missing}
-
-
-class _Tree:
-    """The writable folders of one command, for detecting repositories that it makes or moves."""
-
-    def __init__(self, confinement: Confinement) -> None:
-        *folders, _ = confinement.writable  # the last one is for temporary files
-        self._roots = roots = tuple(folders)
-        self._protected = frozenset(confinement.protected)
-        # The survey for the command's confinement was made just now.
-        self._known = _repositories(survey(roots, read_judge(), age=0.5))
-        self._rebases = {line for place in self._known for line in what_a_rebase_runs(place)}
-        self._reported: set[str] = set()
-
-    def examine(self, quarantine: Quarantine) -> list[Finding]:
-        """Return findings that are new since the command began and not yet reported."""
-        now = survey(self._roots, read_judge())
-        found = [Finding(path, "not protected", why=why) for path, why in now.missed.items()]
-        for place in sorted(_repositories(now) - self._known):
-            if place in now.bare and place in self._roots:
-                # Without HEAD git no longer treats the workspace's top folder as a repository.
-                found.append(move_away(f"{place}/HEAD", quarantine))
-            elif why := what_git_would_run(place, self._protected, self._roots):
-                found.append(Finding(place, "new", why=why))
-        found = [each for each in found if each.path not in self._reported]
-        self._reported |= {each.path for each in found if not each.done}
-        return found + self._examine_rebases(_repositories(now))
-
-    def _examine_rebases(self, repositories: Iterable[str]) -> list[Finding]:
-        found = []
-        for place in sorted(repositories):
-            if new := what_a_rebase_runs(place) - self._rebases:
-                self._rebases |= new
-                named = [brief_line(line, _MOST_TOLD) for line in sorted(new)]
-                why = f"when its rebase goes on, git will do: {first_of(named, 3, '; ')}"
-                found.append(Finding(place, "changed", why=why))
-        return found
-
-
-def _repositories(found: Survey) -> set[str]:
-    return {*found.repositories, *found.bare}
 
 
 class Tripwire:
@@ -176,7 +129,7 @@ class Tripwire:
             if confinement is None:
                 return FileWatch(self, None, None, found, tell)
             places = [self._hold(path, confinement) for path in confinement.protected]
-            watch = FileWatch(self, places, _Tree(confinement), found, tell)
+            watch = FileWatch(self, places, NewRepositories(confinement), found, tell)
             self._tell = tell or self._tell
         if confinement.tier < 2:  # in tier 2 the environment is mounted read-only
             self._installed.begin(watch, confinement.writable)
@@ -244,7 +197,9 @@ class Tripwire:
         place.holders += 1
         return place
 
-    def compare(self, places: Sequence[_ProtectedPath], tree: _Tree | None) -> list[Finding]:
+    def compare(
+        self, places: Sequence[_ProtectedPath], tree: NewRepositories | None
+    ) -> list[Finding]:
         """Restore what changed, and search for new repositories in `tree`; return the findings."""
         with self._lock:
             found = [finding for place in places for finding in self._restore(place)]
@@ -307,7 +262,7 @@ class FileWatch:
         self,
         tripwire: Tripwire,
         places: Sequence[_ProtectedPath] | None,
-        tree: _Tree | None,
+        tree: NewRepositories | None,
         found: list[Finding],
         tell: Callable[[list[Finding]], None] | None,
     ) -> None:

@@ -1,6 +1,7 @@
 """What a call's commands are confined to, and how a refusal of the sandbox is recognised."""
 
 import os
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -122,6 +123,17 @@ def test_a_lower_tier_can_be_tried(ctx, monkeypatch):
 def test_a_confined_command_has_its_own_temporary_folder(ctx, tmp_path):
     assert environment_for(ctx, confinement_for(ctx))["TMPDIR"] == f"{tmp_path}/tmp"
     assert environment_for(ctx, None) == dict(ctx.env)
+
+
+@pytest.mark.parametrize("tier", [1, 2])
+def test_commands_compile_nothing_where_they_may_write_the_kernels_modules(
+    ctx, tmp_path, monkeypatch, tier
+):
+    confinement = replace(confinement_for(ctx), tier=tier)
+    assert "PYTHONDONTWRITEBYTECODE" not in environment_for(ctx, confinement)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "project" / ".venv"))
+    compiles = "PYTHONDONTWRITEBYTECODE" not in environment_for(ctx, confinement)
+    assert compiles is (tier == 2), "there it is mounted read-only"
 
 
 # -- refusals --------------------------------------------------------------------------------------
