@@ -15,6 +15,7 @@ from typing import Any
 
 import agent_magics
 from tests.support.attacks import runner  # noqa: F401  (fills the table)
+from tests.support.attacks.syscalls import syscall
 from tests.support.attacks.table import LIFETIME, ROWS, Row
 from tests.support.attacks.world import make_file_of_root, make_setuid_cat
 
@@ -127,6 +128,9 @@ def run_kernel(configuration: Configuration, module: str, task: dict[str, Any]) 
         return _run_in(root, configuration, module, task)
     finally:
         shutil.rmtree(root, ignore_errors=True)
+        # A kernel that was killed, by the time limit say, leaves its message queue.
+        with contextlib.suppress(OSError):
+            syscall("mq_unlink", root.name.encode())
 
 
 def _run_in(

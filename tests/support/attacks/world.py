@@ -197,7 +197,7 @@ class Scene:
         self._make_queue(secret)
 
     def _make_queue(self, secret: bytes) -> None:
-        name = f"agent-magics-attack-{os.getpid()}"
+        name = self.root.parent.name  # by which the campaign removes that of a killed kernel
         queue = syscall("mq_open", name.encode(), os.O_CREAT | os.O_RDWR, 0o600, None)
         syscall("mq_send", queue, secret, len(secret), 0, None)
         self._closing.callback(syscall, "mq_unlink", name.encode())
