@@ -48,6 +48,7 @@ from agent_magics.settings.recording import recordable
 from agent_magics.settings.sources import Resolved, Source, resolve
 from agent_magics.settings.validation import check_price
 from agent_magics.symbols.servers.specs import read_table
+from agent_magics.text.secrets import Secrets
 from agent_magics.tools.catalog.agent_tools import RunTools, ToolCatalog
 from agent_magics.tools.catalog.sources import ToolList
 from agent_magics.tools.files.path_judge import PathJudge
@@ -265,7 +266,7 @@ class ComposedAgent:
     def _secrets(self, settings: Settings, environment: Mapping[str, str]) -> tuple[str, ...]:
         """Return the texts to redact: keys, tokens, and the secrets of MCP servers."""
         keys = self._models.secrets(settings, environment)
-        return (*keys, *self._tokens, *self._servers.secrets())
+        return Secrets((*keys, *self._tokens, *self._servers.secrets()))
 
     def _language_servers(
         self, settings: Settings, read_rules: Callable[[], ReadRules]

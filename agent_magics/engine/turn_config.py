@@ -23,6 +23,7 @@ from agent_magics.protocol.config import RunConfig
 from agent_magics.protocol.items import Usage
 from agent_magics.protocol.ops import Answer, DynamicToolResponse
 from agent_magics.protocol.tools import ConfiguredToolSpec
+from agent_magics.text.secrets import Secrets
 
 if TYPE_CHECKING:
     from agent_magics.symbols.servers.project import LanguageServers
@@ -99,7 +100,7 @@ class TurnConfig:
         # Not those that are too short to be one. The longest first: a key may be the beginning of
         # another.
         long_enough = {secret for secret in self.secrets if len(secret) >= 8}
-        longest_first = tuple(sorted(long_enough, key=len, reverse=True))
+        longest_first = Secrets(sorted(long_enough, key=len, reverse=True))
         object.__setattr__(self, "secrets", longest_first)
 
     def hiding(self, secrets: Collection[str]) -> "TurnConfig":

@@ -2,7 +2,9 @@
 
 import asyncio
 import atexit
+import os
 import sys
+import uuid
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from agent_magics.app import Agent
+from agent_magics.engine.channels.redaction import redact_shortened
 from agent_magics.engine.past.rewind import Rewind
 from agent_magics.engine.turn_config import TurnConfig
+from agent_magics.kernel.cell.publishing import CellPublisher, text_bundle
 from agent_magics.kernel.cell.request.reading import CellReader
 from agent_magics.kernel.cell.run import CellRun
 from agent_magics.kernel.earlier_conversation import EarlierConversation
@@ -26,10 +30,16 @@ from agent_magics.kernel.live.namespace import LiveNamespace
 from agent_magics.kernel.live.tools import MCP
 from agent_magics.kernel.questions.ways import NotebookHost
 from agent_magics.kernel.setting_traits import given_in
+from agent_magics.models.error_redaction import SHORTEST_KEY
+from agent_magics.models.providers.credentials import held_keys
+from agent_magics.models.providers.keys import environment_keys
 from agent_magics.protocol.config import Settings
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import InputImage
+from agent_magics.render.markdown import as_entities
+from agent_magics.render.visible import show_hidden
 from agent_magics.settings.sources import Source
+from agent_magics.text.secrets import Secrets
 from agent_magics.tools.mcp.callables import McpNamespace
 
 if TYPE_CHECKING:  # fifty modules, which most kernels never use
@@ -160,6 +170,20 @@ class NotebookAgents:
         for name in ("name", "tools", "replay", "record"):
             values.pop(name, None)
         return Source("%config", values)
+
+    @property
+    def secrets(self) -> Secrets:
+        """The keys that this process knows, and what the agents' turns had to redact."""
+        known = {*environment_keys(os.environ), *held_keys()}
+        known.update(*(agent.session.outbox.secrets for agent in self.agents.values()))
+        long_enough = (secret for secret in known if len(secret) >= SHORTEST_KEY)
+        return Secrets(sorted(long_enough, key=len, reverse=True))
+
+    def publish_text(self, text: str) -> None:
+        """Show Markdown in the running cell: no key in it, and of what it quotes nothing hidden."""
+        written = [*self.secrets, *map(as_entities, self.secrets)]
+        shown = show_hidden(redact_shortened(written, text))
+        CellPublisher(self.shell).publish(text_bundle(shown), uuid.uuid4().hex)
 
     def settings_now(self) -> Settings:
         """Return the settings of the next cell.

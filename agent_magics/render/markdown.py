@@ -145,7 +145,7 @@ def harmless_prose(text: str) -> str:
 def _prose_line(line: str) -> str:
     [inline] = SyntaxTreeNode(_parser().parseInline(line.strip())).children
     written = _paragraph(inline)
-    return written if _is_harmless(written) else _entities(line)
+    return written if _is_harmless(written) else as_entities(line)
 
 
 def _without_separators(text: str) -> str:
@@ -207,7 +207,7 @@ def _paragraph(inline: SyntaxTreeNode) -> str:
 def _without_block(line: str) -> str:
     """Escape the beginning of a line that would start a heading, list, quotation, rule or table."""
     found = _BEGINS_BLOCK.match(line)
-    return f"{_entities(found[0])}{line[found.end() :]}" if found else line
+    return f"{as_entities(found[0])}{line[found.end() :]}" if found else line
 
 
 def _heading(node: SyntaxTreeNode, _nested: bool) -> str:
@@ -245,7 +245,7 @@ def _code_block(node: SyntaxTreeNode, nested: bool) -> str:
 def _shown_code(code: str, info: str, *, nested: bool) -> str:
     if nested and _IN_NESTED_CODE.search(code):
         # One line: neither a margin nor an empty line can end it before its time.
-        return f"<pre><code>{_entities(code)}</code></pre>"
+        return f"<pre><code>{as_entities(code)}</code></pre>"
     language = re.sub(r"[^\w+#.-]", "", info.strip().split(" ")[0])
     # JupyterLab draws such diagrams, and loads the pictures that they name.
     return fenced(code, "text" if language.lower() == "mermaid" else language)
@@ -294,7 +294,7 @@ def _inline(nodes: Iterable[SyntaxTreeNode], place: _InlineContext) -> str:
     for node in nodes:
         part = _INLINE[node.type](node, place)
         if part[:1] == "[" and written[-1:] in ("]", "!"):
-            written = written[:-1] + _entities(written[-1])
+            written = written[:-1] + as_entities(written[-1])
         elif part[:1] == "$" == written[-1:]:
             written += " "
         written += part
@@ -307,18 +307,18 @@ def _words(node: SyntaxTreeNode, place: _InlineContext) -> str:
             return f"<{found[0]}>"
         if found["url"]:
             return found[0].replace("//", "&#47;/", 1)
-        sign = "&lt;" if found[0] == "<" else "&amp;" if found[0] == "&" else _entities(found[0])
+        sign = "&lt;" if found[0] == "<" else "&amp;" if found[0] == "&" else as_entities(found[0])
         # JupyterLab and nbconvert look for formulas in the finished page too; only an element ends
         # their search. One dollar alone makes none.
         alone = found[0] == "$" and not place.dollars
         return f"<span>{sign}</span>" if found["opens"] and not alone else sign
 
     text = _SIGNS.sub(shown, node.content)
-    text = _IN_LINK.sub(lambda sign: _entities(sign[0]), text) if place.in_link else text
+    text = _IN_LINK.sub(lambda sign: as_entities(sign[0]), text) if place.in_link else text
     return text.replace("|", "&#124;") if place.in_table else text
 
 
-def _entities(text: str) -> str:
+def as_entities(text: str) -> str:
     """Return `text` on one line with all punctuation as numeric character references."""
     return _PUNCTUATION.sub(lambda sign: f"&#{ord(sign[0])};", text).replace("\n", "&#10;")
 
@@ -335,7 +335,7 @@ def _link(node: SyntaxTreeNode, place: _InlineContext) -> str:
 def _image(node: SyntaxTreeNode, place: _InlineContext) -> str:
     """Render an image as a link: loading the image would notify its server that it was read."""
     label = "".join(each.content for each in node.walk() if each.type in ("text", "code_inline"))
-    label = _entities(label) or "image"
+    label = as_entities(label) or "image"
     return label if place.in_link else f"&#33;{_linked(label, str(node.attrs['src']))}"
 
 
@@ -362,7 +362,7 @@ def _formula(node: SyntaxTreeNode, place: _InlineContext) -> str:
 
 def _code(code: str, place: _InlineContext) -> str:
     if (place.in_table and "|" in code) or (place.in_link and re.search(r"[\[\]$]", code)):
-        return f"<code>{_entities(code)}</code>"
+        return f"<code>{as_entities(code)}</code>"
     return code_span(code)
 
 
@@ -394,5 +394,5 @@ def code_span(text: str) -> str:
     """Return `text` as inline code on one line, with entities where backticks would not be safe."""
     text = re.sub(r"[\x00-\x1f\x7f\x85\u2028\u2029]", " ", text)
     if not text.strip() or _UNSAFE_IN_CODE.search(text):
-        return f"<code>{_entities(text)}</code>"
+        return f"<code>{as_entities(text)}</code>"
     return f"`{text}`"

@@ -43,8 +43,12 @@ def show_invisible(text: str) -> str:
         and all spaces but U+0020 as ``⟨U+202E⟩``, and so the fifth mark on a letter and all behind
         it; "\n" and "\t" stay. See also `mark_look_alikes`.
     """
-    visible = _NOT_PLAIN.sub(_written_out, text)
-    return mark_look_alikes(_MAY_BE_MARKS.sub(_without_stack, visible))
+    return mark_look_alikes(show_hidden(text))
+
+
+def show_hidden(text: str) -> str:
+    """Do the same but for the look-alikes; what it has done once stays as it is."""
+    return _MAY_BE_MARKS.sub(_without_stack, _NOT_PLAIN.sub(_written_out, text))
 
 
 # Everything else is letters, digits and signs that nobody needs to look at twice.

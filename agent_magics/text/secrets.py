@@ -18,6 +18,15 @@ _SECRET_FIELD = re.compile(
 )
 
 
+class Secrets(tuple[str, ...]):
+    """Texts that must not be shown; its repr, which tracebacks and debuggers show, has none."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} secrets>"
+
+
 def asks_for_secret(label: str) -> bool:
     """Tell whether a form's field of this label asks for a secret, however the label is spelt."""
     return bool(_SECRET_FIELD.search(as_latin(label)))

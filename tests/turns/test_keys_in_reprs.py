@@ -23,5 +23,6 @@ def test_no_object_of_ours_shows_a_key(monkeypatch):
         }
         assert {"TurnConfig", "Resolved", "Source"} <= {kind.__name__ for kind in ours}
         shown = {kind.__name__: repr(each) for kind, each in ours.items()}
+        shown["what an agent keeps"] = repr(vars(agent))
     keys = (GIVEN, FROM_ENVIRONMENT)
     assert not [name for name, text in shown.items() if any(key in text for key in keys)]

@@ -25,6 +25,7 @@ from agent_magics.protocol.events import (
     Warned,
 )
 from agent_magics.protocol.records import Entry, HistoryShortened, ItemAdded
+from agent_magics.text.secrets import Secrets
 
 _LOG = logging.getLogger("agent_magics")
 
@@ -54,6 +55,9 @@ class Outbox:
     Args:
         agent: the agent's name, which stands on every event.
         rollout: records events before they are shown; None records nothing.
+
+    Attributes:
+        secrets: those of all turns, the longest first, since one may begin another.
     """
 
     def __init__(self, engine: EngineThread, agent: str, rollout: Rollout | None) -> None:
@@ -63,7 +67,7 @@ class Outbox:
         self._is_recorded = True
         self._problem: Exception | None = None  # why recording failed, until it is reported
         self._turns: dict[str, _TurnListeners] = {}
-        self._secrets: list[str] = []  # of all turns, the longest first: one may begin another
+        self.secrets = Secrets()
         self._pending: list[Event | Entry] = []
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
@@ -107,18 +111,18 @@ class Outbox:
         for each in over:
             del self._turns[each]
         self._turns[turn_id] = _TurnListeners(listener, after, EventRedactor(secrets))
-        self._secrets = sorted({*self._secrets, *secrets}, key=len, reverse=True)
+        self.secrets = Secrets(sorted({*self.secrets, *secrets}, key=len, reverse=True))
 
     def hide(self, secrets: Iterable[str]) -> None:
         """Redact more texts in all events and entries from now on; from any thread."""
         with self._lock:
-            self._secrets = sorted({*self._secrets, *secrets}, key=len, reverse=True)
+            self.secrets = Secrets(sorted({*self.secrets, *secrets}, key=len, reverse=True))
             for turn in self._turns.values():
-                turn.redactor.secrets = self._secrets
+                turn.redactor.secrets = self.secrets
 
     def redacted(self, text: str) -> str:
         """Return a text without the secrets of all turns so far."""
-        return redact_text(self._secrets, text)
+        return redact_text(self.secrets, text)
 
     def emit(self, turn_id: str, kind: type[Event], **fields: Any) -> None:
         """Stamp an event; it is recorded and shown at the loop's next step. From any thread."""
@@ -149,7 +153,7 @@ class Outbox:
         """
         if self._rollout is None:
             return
-        cleaned = redact(self._secrets, entry) if self._secrets else entry
+        cleaned = redact(self.secrets, entry) if self.secrets else entry
         if cleaned is not entry and isinstance(cleaned, ItemAdded | HistoryShortened):
             cleaned = replace(cleaned, redacted=True)
         with self._lock:

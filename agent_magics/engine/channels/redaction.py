@@ -11,7 +11,7 @@ from urllib.parse import quote, quote_plus
 from agent_magics.protocol import events
 
 REDACTED = "[redacted]"
-_SHORTEST_ENCODED = 12  # characters
+_SHORTEST_ENCODED, _SHORTEST_CUT = 12, 8  # characters
 # What may stand between the characters of a secret: line ends, or the marks of a printed list.
 _BETWEEN = " \t\r\n'\",[]()"
 _WITHOUT = str.maketrans("", "", _BETWEEN)
@@ -143,6 +143,16 @@ def cut_partial(secrets: Sequence[str], text: str) -> tuple[str, str]:
     partial = max((_partial_length(form.replace("\\", ""), signs) for form in forms), default=0)
     at = min(at, starts[-partial]) if partial else at
     return text[: len(text) - len(tail) + at], tail[at:]
+
+
+def redact_shortened(secrets: Sequence[str], text: str) -> str:
+    """Do what `redact_text` does, also where a secret's end was cut off for a "…"."""
+    *cut, last = redact_text(secrets, text).split("…")
+    split = [cut_partial(secrets, piece) for piece in cut]
+    shown = [
+        head + (REDACTED if len(partial) >= _SHORTEST_CUT else partial) for head, partial in split
+    ]
+    return "…".join([*shown, last])
 
 
 def _partial_length(form: str, text: str) -> int:

@@ -1,6 +1,5 @@
 """Publishes outputs to the running cell, and detects whether a page shows them live."""
 
-import uuid
 from collections.abc import Iterable
 from functools import partial
 from typing import Any
@@ -118,11 +117,6 @@ def is_watched(shell: object) -> bool:
         return False
     parent = kernel.get_parent("shell") or {}
     return bool((parent.get("metadata") or {}).get("cellId"))
-
-
-def publish_text(shell: object, text: str) -> None:
-    """Show Markdown in the running cell."""
-    CellPublisher(shell).publish(text_bundle(text), uuid.uuid4().hex)
 
 
 def text_bundle(text: str) -> dict[str, Json]:

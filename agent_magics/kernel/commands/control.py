@@ -8,7 +8,6 @@ from typing import Any
 from agent_magics.app import Agent
 from agent_magics.exec.launcher_client import current_tier
 from agent_magics.kernel.cell.outputs import redraw
-from agent_magics.kernel.cell.publishing import publish_text
 from agent_magics.kernel.commands.approvals import APPROVALS
 from agent_magics.kernel.commands.changes.diff import DIFF
 from agent_magics.kernel.commands.changes.review import REVIEW
@@ -83,7 +82,7 @@ def perform(notebook: NotebookAgents, line: str) -> Any:
     if isinstance(found, Returned):
         return found.value
     if found:
-        publish_text(notebook.shell, found)
+        notebook.publish_text(found)
     return None
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_magics.app import Agent
+from agent_magics.engine.channels.redaction import redact
 from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.live.namespace import RanCode
 from agent_magics.kernel.notebook import NotebookAgents
@@ -37,9 +38,10 @@ def _export(notebook: NotebookAgents, agent: Agent, file: str) -> str:
     path = Path(file).expanduser()
     if path.suffix != ".ipynb":
         raise FatalError(f"%agent export {file}: the file's name has to end in .ipynb.")
+    cells = redact(notebook.secrets, _notebook_of(codes))
     try:
         with path.open("x", encoding="utf-8") as opened:
-            json.dump(_notebook_of(codes), opened, ensure_ascii=False, indent=1)
+            json.dump(cells, opened, ensure_ascii=False, indent=1)
             opened.write("\n")
     except FileExistsError:
         raise FatalError(f"{path} exists and is left as it is; choose another name.") from None

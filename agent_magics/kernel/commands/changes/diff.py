@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agent_magics.app import Agent
+from agent_magics.engine.channels.redaction import redact
 from agent_magics.engine.file_changes.turn import diff_event
 from agent_magics.file_history.journal import ChangeJournal, TurnChanges
 from agent_magics.file_history.workspace import memories_of
@@ -42,7 +43,7 @@ def _publish(
 ) -> None:
     event = diff_event(journal, shown, agent.config.cwd)
     heading = one_line(shown[0].title) if len(shown) == 1 else f"{len(shown)} turns"
-    publish_diff(notebook.shell, event, f"Changes of: {heading}", _left_out(agent))
+    publish_diff(notebook, event, f"Changes of: {heading}", _left_out(agent))
 
 
 def _list(_notebook: NotebookAgents, agent: Agent) -> str:
@@ -67,9 +68,10 @@ def _left_out(agent: Agent) -> list[str]:
 
 
 def publish_diff(
-    shell: Any, event: TurnDiffUpdated, heading: str, facts: Sequence[str] = ()
+    notebook: NotebookAgents, event: TurnDiffUpdated, heading: str, facts: Sequence[str] = ()
 ) -> None:
-    """Show a diff in the running cell: as HTML, Markdown and text."""
+    """Show a diff in the running cell, without keys: as HTML, Markdown and text."""
+    event, heading = redact(notebook.secrets, (event, heading))
     item: dict[str, Any] = changes_item(event)
     item["diff"] = event.diff
     item["notes"] = [*event.notes, *facts]
@@ -79,7 +81,7 @@ def publish_diff(
         "text/markdown": changes_markdown(item),
         "text/plain": changes_plain(item),
     }
-    CellPublisher(shell).publish(bundle, uuid.uuid4().hex)
+    CellPublisher(notebook.shell).publish(bundle, uuid.uuid4().hex)
 
 
 def _summary(event: TurnDiffUpdated) -> str:

@@ -2,7 +2,6 @@
 
 from agent_magics.app import Agent
 from agent_magics.engine.file_changes.review import ReviewedChange
-from agent_magics.kernel.cell.publishing import publish_text
 from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.protocol.errors import FatalError
@@ -26,7 +25,7 @@ def _change(notebook: NotebookAgents, agent: Agent, act: str, *numbers: int) -> 
     text = "\n".join(_line(number, turn.changes[number - 1]) for number in numbers)
     if not reasons:
         return text
-    publish_text(notebook.shell, text)
+    notebook.publish_text(text)
     raise FatalError(" ".join(reasons))
 
 

@@ -77,7 +77,7 @@ def _conflict(notebook: NotebookAgents, agent: Agent, way: UndoResult) -> FatalE
     cwd = agent.config.cwd
     event = agent.session.conversation.files.conflict(cwd, way)
     if event.files:
-        publish_diff(notebook.shell, event, "In the way: as the agent left it, and as it is now")
+        publish_diff(notebook, event, "In the way: as the agent left it, and as it is now")
     reasons = [f"{shown_path(each.change.path, cwd)}: {each.reason}" for each in way.obstacles]
     return FatalError(
         f"Nothing was changed, since something is in the way ({first_of(reasons, 5, '; ')}). "

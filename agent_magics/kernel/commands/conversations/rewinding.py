@@ -6,7 +6,6 @@ from pathlib import Path
 from agent_magics.engine.past.rewind import Rewind
 from agent_magics.file_history.journal import UndoResult
 from agent_magics.files.paths import shown_path
-from agent_magics.kernel.cell.publishing import publish_text
 from agent_magics.kernel.commands.conversations.cells import NotebookCells
 from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.lab.cell_ways import ways_of
@@ -36,7 +35,7 @@ def _rewind(
     changes = agent.session.conversation.cell_changes
     ways = ways_of(each for each in changes if each.turn_id in way.turns)
     cells = NotebookCells(notebook.document, asker_of(notebook.shell), ways)
-    publish_text(notebook.shell, _preview(notebook, way, cells, parts, agent.config.cwd))
+    notebook.publish_text(_preview(notebook, way, cells, parts, agent.config.cwd))
     if not yes and not _is_wanted(notebook):
         return "Nothing was changed."
     way.go_back(conversation="conversation" in parts, files="files" in parts)

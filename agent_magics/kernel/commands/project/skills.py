@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from agent_magics.config_files.trust import SHOWN_DIGEST
-from agent_magics.kernel.cell.publishing import publish_text
 from agent_magics.kernel.commands.project.skill_tests import TEST, run_skill_test
 from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
@@ -68,7 +67,7 @@ def _test(notebook: NotebookAgents, name: str) -> str:
     passed, text = run_skill_test(notebook.agent_named(), name)
     if passed:
         return text
-    publish_text(notebook.shell, text)
+    notebook.publish_text(text)
     raise FatalError(f"The test of the skill {name} failed.")
 
 
