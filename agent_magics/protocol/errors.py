@@ -11,9 +11,16 @@ A bug is none of these: it propagates. ``asyncio.CancelledError`` is always re-r
 Law: a sentence ends in one full stop. What another has written stands in ours as a `clause`.
 """
 
+import sysconfig
+import traceback
 from dataclasses import dataclass
+from pathlib import Path
 
 _MOST_TOLD = 10_000  # characters of an error
+_NOT_OF_A_PERSON = (
+    str(Path(__file__).parents[1]),
+    *(sysconfig.get_path(each) for each in ("stdlib", "purelib", "platlib")),
+)
 
 
 def error_text(error: BaseException) -> str:
@@ -45,12 +52,24 @@ def clause(said: object) -> str:
     return str(getattr(said, "strerror", None) or said).strip().rstrip(".") or nothing
 
 
+def _step_line(step: traceback.FrameSummary) -> str:
+    path = Path(step.filename)
+    place = "" if path.parent.name.startswith("ipykernel_") else f"{path}, "
+    return f"{place}line {step.lineno}: {step.line or step.name}"
+
+
 def _type_name(error: BaseException) -> str:
     return str(type.__dict__["__name__"].__get__(type(error)))
 
 
 class AgentMagicsError(Exception):
     """Base of all errors that this package raises on purpose."""
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what IPython shows: the person's own lines on the way here, and the message."""
+        steps = traceback.extract_tb(self.__traceback__)
+        own = (step for step in steps if not step.filename.startswith(_NOT_OF_A_PERSON))
+        return [*map(_step_line, own), f"{_type_name(self)}: {full_message(self)}"]
 
 
 class RespondToModel(AgentMagicsError):

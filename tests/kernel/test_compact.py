@@ -52,7 +52,7 @@ def test_a_summary_that_cannot_be_had_changes_nothing(kernel: Kernel) -> None:
     kernel.run("%%agent\nLook into it.\n")
     outcome = kernel.run("%agent compact")
     assert (outcome.status, outcome.error) == ("error", "UsageError")
-    assert "The script has 1 answers" in outcome.text
+    assert "The script has 1 answer," in outcome.text
     assert kernel.value(KEPT) == "['Look into it.']"
 
 

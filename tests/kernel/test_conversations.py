@@ -94,6 +94,8 @@ def test_they_are_listed_found_kept_and_deleted(place: Path) -> None:
         assert "(pinned)" in kernel.run("%agent sessions apples").text
         refused = kernel.run("%agent sessions pears\n%agent sessions delete 1")
         assert "is open; close it first" in refused.text
+        own = kernel.run("%agent sessions pears\n%agent resume 1").text
+        assert "the conversation of agent 'default' here" in own
         assert "Resumed: `Look at | apples.`" in kernel.run("%agent resume last").text
         kernel.run("%agent sessions pears")
         assert "delete: `Look at pears.`" in kernel.run("%agent sessions delete 1").text

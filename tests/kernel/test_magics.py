@@ -342,7 +342,8 @@ def test_a_tool_defined_again_replaces_the_old(kernel: Kernel) -> None:
         ("%agent answer approve", ("approve",)),
         ("%agent show", ("Done.",)),
         ("%agent doctor", ("ipykernel", "policy answers", "rg")),
-        ("%agent help", ("%agent status", "%agent doctor", "%%agent?")),
+        ("%agent help", ("%agent status", "%agent doctor", "%agent help WORD", "%%agent?")),
+        ("%agent help tools", ("%agent tools hide NAME", "%agent tools trust")),
         ("%agent reset", ("new conversation",)),
     ],
 )

@@ -1,13 +1,22 @@
-"""Each guide shows a picture, and each picture is shown; what they show as code is code."""
+"""Each guide shows pictures; what pages show as code is code, and what they name is there."""
 
 import ast
 import re
+import shlex
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from IPython.core.inputtransformer2 import TransformerManager
 
-DOCS = Path(__file__).parents[2] / "docs"
+from agent_magics.kernel.cell.request.options import parse_options
+from agent_magics.kernel.commands.control import WORDS
+from agent_magics.kernel.commands.words import _read
+from agent_magics.kernel.magics import AgentMagics
+from agent_magics.settings.table import SETTINGS
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
 WITHOUT = {"scale"}  # it is about clusters, of which a page shows nothing
 
 
@@ -23,11 +32,63 @@ def test_each_guide_shows_pictures_that_are_there() -> None:
     assert used == {path.name for path in (DOCS / "images").iterdir()}
 
 
-PAGES = [*sorted(DOCS.glob("*.md")), DOCS.parent / "README.md"]
+PAGES = [*sorted(DOCS.glob("*.md")), ROOT / "README.md"]
+OF_CONTRIBUTORS = [
+    ROOT / name
+    for name in ("ARCHITECTURE.md", "CONTRIBUTING.md", "tests/README.md", "benchmarks/README.md")
+]
+MAGIC = re.compile(r"^%agent (\S+) ?(.*)$|^%%agent(.*)\n|AgentMagics\.(\w+)", re.MULTILINE)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_each_cell_of_the_pages_is_one_that_a_notebook_accepts(page: Path) -> None:
     for cell in re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.M):
         code = TransformerManager().transform_cell(cell)
-        compile(code, cell, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        tree = compile(code, cell, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | ast.PyCF_ONLY_AST)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("agent_magics"):
+                module = import_module(str(node.module))
+                assert [name.name for name in node.names if not hasattr(module, name.name)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_each_line_of_a_magic_on_the_pages_is_taken_as_it_stands(page: Path) -> None:
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    cells = [block for kind, block in blocks if kind in ("", "python")]
+    for word, rest, options, trait in (found for cell in cells for found in MAGIC.findall(cell)):
+        if word:
+            given = [each for each in shlex.split(rest) if each != "reviewer"]  # an agent's name
+            forms = WORDS[word]._of("".join(given[:1]))
+            assert any(_read(form, given) is not None for form in forms), (word, rest)
+        elif trait:
+            assert trait in SETTINGS
+        else:
+            parse_options(AgentMagics.agent.parser, options)
+
+
+@pytest.mark.parametrize(
+    "page", [*PAGES, *OF_CONTRIBUTORS], ids=lambda page: page.parent.name + page.stem
+)
+def test_each_link_of_the_pages_leads_somewhere(page: Path) -> None:
+    prose = re.sub(r"^```.*?^```|`[^`\n]+`", "", page.read_text("utf-8"), flags=re.DOTALL | re.M)
+    for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", prose):
+        path, _, anchor = target.partition("#")
+        there = page.parent / path if path else page
+        assert there.exists(), target
+        assert not anchor or anchor in _anchors(there), target
+
+
+@pytest.mark.parametrize(
+    "page", [*PAGES, *OF_CONTRIBUTORS], ids=lambda page: page.parent.name + page.stem
+)
+def test_each_file_that_the_pages_name_is_there(page: Path) -> None:
+    named = re.findall(
+        r"`((?:agent_magics|benchmarks|docs|labextension|make|notebooks|tests)/[\w./*-]+)",
+        page.read_text("utf-8"),
+    )
+    assert [name for name in named if not any(ROOT.glob(name.rstrip("/")))] == []
+
+
+def _anchors(page: Path) -> set[str]:
+    titles = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}

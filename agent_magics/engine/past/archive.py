@@ -16,6 +16,7 @@ from agent_magics.protocol.records import VERSION, ConversationNamed, Entry, Rec
 from agent_magics.records.forking import share_past
 from agent_magics.records.places import find, new_path
 from agent_magics.records.reading import read_record
+from agent_magics.text.brief import number_of
 
 
 class Archive:
@@ -78,7 +79,9 @@ class Archive:
         ended = len(turns) - bool(running and running in turns)
         turn = ended if turn is None else turn
         if not 0 <= turn <= ended:
-            raise FatalError(f"{ended} turns of this conversation have ended; there is no {turn}.")
+            raise FatalError(
+                f"This conversation has {number_of(ended, 'ended turn')}; there is no turn {turn}."
+            )
         child = uuid.uuid4().hex
         path = new_path(folder, child)
         before = turns[turn] if turn < len(turns) else ""

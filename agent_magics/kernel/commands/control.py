@@ -57,7 +57,7 @@ from agent_magics.render.describe import command_line, describe_call
 from agent_magics.render.markdown import code_span
 from agent_magics.render.sources import describe_search
 from agent_magics.render.tables import table
-from agent_magics.text.brief import brief_line, nearest
+from agent_magics.text.brief import brief_line, nearest, number_of
 
 _HISTORY_WIDTH = 200
 
@@ -69,13 +69,7 @@ def perform(notebook: NotebookAgents, line: str) -> Any:
         FatalError: the word is not known, its arguments do not fit, or it failed.
     """
     word, *arguments = line.split() or [_word_alone(notebook)]
-    command = WORDS.get(word)
-    if command is None:
-        near = nearest(word, WORDS)
-        hint = f"did you mean {near}?" if near else "%agent help lists the words."
-        raise FatalError(
-            f"%agent {word} is not known; {hint} A prompt stands below %%agent, in its own cell."
-        )
+    command = _command(word)
     if not command.is_verbatim:
         arguments = _quoted_words(line)[1:]
     found = command.act(notebook, arguments)
@@ -84,6 +78,17 @@ def perform(notebook: NotebookAgents, line: str) -> Any:
     if found:
         notebook.publish_text(found)
     return None
+
+
+def _command(word: str) -> Command:
+    command = WORDS.get(word)
+    if command is None:
+        near = nearest(word, WORDS)
+        hint = f"did you mean {near}?" if near else "%agent help lists the words."
+        raise FatalError(
+            f"%agent {word} is not known; {hint} A prompt stands below %%agent, in its own cell."
+        )
+    return command
 
 
 def _word_alone(notebook: NotebookAgents) -> str:
@@ -108,7 +113,7 @@ def _show_status(notebook: NotebookAgents, agent: Agent) -> str:
         ("At work", notebook.doing(agent) or ("yes" if agent.session.busy else "no")),
         ("Key", describe_key(resolved.settings)),
         ("Sandbox", _sandbox_text(agent)),
-        ("History", f"{len(agent.session.conversation.history.items)} items"),
+        ("History", number_of(len(agent.session.conversation.history.items), "item")),
         ("Allowed for this session", str(len(agent.session.conversation.store.session_grants))),
         ("Instructions of the project", _project_text(agent)),
         ("Queued answers", ", ".join(notebook.host.queued) or "none"),
@@ -234,7 +239,14 @@ def _show_doctor(notebook: NotebookAgents) -> str:
 def _show_help(_notebook: NotebookAgents) -> str:
     """List the %agent commands."""
     words = help_table((word, command.help) for word, command in WORDS.items())
-    return f"{words}\n\n`%%agent?` lists the options of a cell."
+    return (
+        f"{words}\n\n`%agent help WORD` lists what may follow it, `%%agent?` the options of a cell."
+    )
+
+
+def _show_help_of(_notebook: NotebookAgents, word: str) -> str:
+    """List what may follow a word."""
+    return _command(word).details
 
 
 WORDS = {
@@ -282,6 +294,6 @@ WORDS = {
         LANGUAGE_SERVERS,
         SERVE,
         Command("doctor", {"": _show_doctor}),
-        Command("help", {"": _show_help}),
+        Command("help", {"": _show_help, "WORD": _show_help_of}),
     )
 }

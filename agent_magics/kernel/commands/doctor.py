@@ -74,7 +74,7 @@ def _where(shell: object) -> str:
 
 
 def _questions(shell: object, host: NotebookHost) -> str:
-    queued = f" ({len(host.queued)} answers are queued)" if host.queued else ""
+    queued = f" ({number_of(len(host.queued), 'answer')} queued)" if host.queued else ""
     if not stdin_allowed(shell):
         return "nobody can be asked: policy answers, a question is denied with a reason" + queued
     if not (is_watched(shell) and host.widgets_work):

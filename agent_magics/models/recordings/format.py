@@ -25,6 +25,7 @@ FORMAT = "agent-magics-recording"
 VERSION = 1
 BY_HAND = "hand"
 _MOST_BYTES = 32 << 20
+_GIVE_ONE = " Give a file that --record has written (NAME.agent.jsonl)."
 
 WIRES = ("responses", "chat")
 ENDINGS = get_args(Ending)
@@ -136,7 +137,10 @@ def parse_recording(content: bytes, path: Path) -> Recording:
             if number == len(lines) and reader.header is not None and problem.torn:
                 reader.torn = number
                 break
-            raise FatalError(f"The recording {path}, line {number}: {clause(problem)}.") from None
+            hint = _GIVE_ONE if number == 1 and problem.torn else ""
+            raise FatalError(
+                f"The recording {path}, line {number}: {clause(problem)}.{hint}"
+            ) from None
     if reader.header is None:
         raise FatalError(f"The recording {path} is empty; its first line must be a header.")
     return Recording(reader.header, tuple(reader.exchanges), reader.notice(path.name))

@@ -40,7 +40,7 @@ from agent_magics.protocol.items import (
     ToolCallOutput,
     text_of,
 )
-from agent_magics.text.brief import brief
+from agent_magics.text.brief import brief, number_of
 
 LIVE = (
     "ask a live model, for which OPENAI_API_KEY must be set or OPENAI_BASE_URL name an "
@@ -204,9 +204,10 @@ class ReplayModel:
             self._current[key] = _Playing(next(self._plays[prompt]))
         exchange = self._current[key].find(request.number)
         if exchange is None:
-            count = len({each.number for each in self._current[key].turn.exchanges})
+            recorded = {each.number for each in self._current[key].turn.exchanges}
+            answers = number_of(len(recorded), "answer")
             raise FatalError(
-                f"The recording {self.path} has {count} answers to {_short(prompt)}, and this run "
+                f"The recording {self.path} has {answers} to {_short(prompt)}, and this run "
                 f"asks for answer {request.number}: it went another way than the recorded one. "
                 f"Put back what was changed, or {LIVE}."
             )

@@ -16,6 +16,7 @@ from agent_magics.models.wires.responses.model import ResponseDecoder
 from agent_magics.protocol.checked import check
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import AssistantMessage, FunctionCall, Item, JsonMapping
+from agent_magics.text.brief import number_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +102,9 @@ class ScriptedModel:
         self.requests.append(request)
         count = len(self.requests)
         if count > len(self._turns):
+            answers = number_of(len(self._turns), "answer")
             raise FatalError(
-                f"The script has {len(self._turns)} answers, and this is request {count}: "
+                f"The script has {answers}, and this is request {count}: "
                 "add an answer, or find out why the turn goes on."
             )
         turn = self._turns[count - 1]

@@ -17,6 +17,7 @@ from agent_magics.files.paths import open_notebook
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import ContentPart, InputImage, InputText
 from agent_magics.protocol.tools import ToolOutput
+from agent_magics.text.brief import number_of
 from agent_magics.tools.files.access import judge_of
 
 MOST_CELLS = 50
@@ -69,7 +70,9 @@ async def notebook_read(
     total = found["total"]
     last = start - 1 + len(cells)
     if not cell_id:
-        head = f"{found['path']}: {total} cells" + (f", here {start} to {last}" if cells else "")
+        head = f"{found['path']}: {number_of(total, 'cell')}" + (
+            f", here {start} to {last}" if cells else ""
+        )
         parts.insert(0, head)
         if last < total:
             parts.append(f"[{total - last} more cells: read on with start={last + 1}.]")

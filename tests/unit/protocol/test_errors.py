@@ -68,6 +68,19 @@ def test_a_sentence_that_another_has_ended_ends_once(sentence):
     assert "It is closed." in found and "closed.." not in found
 
 
+def test_ipython_shows_the_lines_of_the_person_and_none_of_ours(tmp_path):
+    report = tmp_path / "report.py"
+    report.write_text("def report(make):\n    return make(modell='small')\n")
+    names = {}
+    exec(compile(report.read_text(), report, "exec"), names)
+    with pytest.raises(FatalError) as failed:
+        names["report"](Agent)
+    here, there, sentence = failed.value._render_traceback_()
+    assert Path(__file__).name in here
+    assert there == f"{report}, line 2: return make(modell='small')"
+    assert sentence == "FatalError: 'modell' is not a setting; did you mean model?"
+
+
 def test_full_stops_are_taken_off_in_one_place():
     package = Path(agent_magics.__file__).parent
     found = [

@@ -59,6 +59,11 @@ def _rename(notebook: NotebookAgents, which: str, *words: str) -> str:
 def _resume(notebook: NotebookAgents, which: str = "") -> str:
     """Resume a recorded conversation: this notebook's, ``last``, N of the list, or an id."""
     chosen = _chosen(notebook, which)
+    for name, each in notebook.agents.items():
+        if each.session.conversation.id == chosen.id:
+            raise FatalError(
+                f"This is the conversation of agent {name!r} here: a %%agent cell goes on with it."
+            )
     agent = _agent_for(notebook, chosen)
     agent.session.resume(chosen.id, notebook.shell.user_ns)
     notes = agent.session.conversation.take_notes()

@@ -20,6 +20,7 @@ from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span
 from agent_magics.render.tables import table
 from agent_magics.settings.files import ProjectSettings
+from agent_magics.text.brief import number_of
 from agent_magics.tools.catalog.discovery import ProjectTools
 
 
@@ -147,7 +148,9 @@ def _of_files(name: str, matter: Trustable[Any], word: str) -> _Section:
     except FatalError as error:
         return _Section(name, str(error), word, "", matter.trust)
     digest = "" if not found or matter.is_trusted(found) else matter.digest(found)
-    return _Section(name, f"{len(found)} files" if found else "none", word, digest, matter.trust)
+    return _Section(
+        name, number_of(len(found), "file") if found else "none", word, digest, matter.trust
+    )
 
 
 PROJECT = Command(

@@ -117,7 +117,7 @@ def test_what_is_no_utf8_is_named(tmp_path):
     [
         ("", "is empty"),
         ({"prompt": "p"}, "line 1: not a header"),
-        ('{"format": "agent-mag', "line 1: not JSON"),
+        ('{"format": "agent-mag', "line 1: not JSON.*Give a file that --record has written"),
         ({**HEADER, "version": "1"}, '"version" must be a whole number'),
         ({**HEADER, "version": True}, '"version" must be a whole number'),
         ({**HEADER, "version": 2}, "format version 2 is newer than this agent-magics can read"),

@@ -111,7 +111,7 @@ def test_a_prompt_recorded_twice_plays_in_order_and_then_anew(tmp_path):
     assert text_of_answer(model, request_of("a")) == "first 1"
     assert text_of_answer(model, request_of("a", 2)) == "first 2"
     assert text_of_answer(model, request_of("a")) == "second 1"
-    with pytest.raises(FatalError, match="has 1 answers to 'a'"):
+    with pytest.raises(FatalError, match="has 1 answer to 'a'"):
         ask(model, request_of("a", 2))
     assert text_of_answer(model, request_of("a")) == "first 1"
     assert text_of_answer(model, request_of("a", 2)) == "first 2"

@@ -110,5 +110,5 @@ def test_requests_are_kept_with_the_history_of_their_moment():
 def test_a_script_that_runs_out_says_so():
     model = ScriptedModel(["only one"])
     ask(model)
-    with pytest.raises(FatalError, match="The script has 1 answers, and this is request 2"):
+    with pytest.raises(FatalError, match="The script has 1 answer, and this is request 2"):
         ask(model)
