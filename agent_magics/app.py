@@ -395,7 +395,14 @@ class Agent(ComposedAgent):
 
     @checked
     def unqueue(self, prompt_id: str) -> bool:
-        """Remove a queued prompt; return False where there is none, because it has begun."""
+        """Remove a queued prompt.
+
+        Args:
+            prompt_id: what `queue` returned.
+
+        Returns:
+            Whether it was still queued.
+        """
         return self.session.additions.drop(prompt_id)
 
     @property

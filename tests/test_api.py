@@ -1,6 +1,8 @@
 """The package from outside: what importing costs, what works without Jupyter, wrong arguments."""
 
+import inspect
 import json
+import re
 
 import pytest
 
@@ -92,6 +94,25 @@ def test_the_lazy_names_are_there_and_others_are_not():
         assert getattr(agent_magics, name) is not None
     with pytest.raises(AttributeError, match="nonsense"):
         _ = agent_magics.nonsense
+
+
+def test_the_docstring_of_a_public_name_tells_each_of_its_parameters():
+    names = [getattr(agent_magics, name) for name in agent_magics.__all__]
+    classes = [n for n in names if inspect.isclass(n) and not issubclass(n, Exception)]
+    methods = [
+        getattr(each, name) for each in classes for name in vars(each) if not name.startswith("_")
+    ]
+    told = 0
+    functions = filter(inspect.isfunction, [*names, *methods])
+    for each in [*classes, *functions]:
+        doc = inspect.getdoc(each) or ""
+        assert doc[:1].isupper() or doc.startswith("agent_magics"), each
+        for name, parameter in inspect.signature(each).parameters.items():
+            if parameter.kind is not parameter.VAR_KEYWORD and name != "self":
+                same = re.search(r"Do the same as|; see `|for arguments see", doc)
+                assert same or re.search(rf"\b{name}\b", doc.partition("\n")[2]), (each, name)
+                told += 1
+    assert told > 80
 
 
 def test_tools_are_functions_by_hand(tmp_path):

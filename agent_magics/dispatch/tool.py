@@ -224,7 +224,7 @@ def tool(fn: Any = None, **options: Any) -> Any:
         The same function object, with `.spec` and `.aio` added.
 
     Raises:
-        FatalError: the name is not usable as a tool's name, or `fn` is not a function.
+        FatalError: an option is not known or does not fit, or `fn` is not a function.
     """
     if fn is None:
         return functools.partial(tool, **options)

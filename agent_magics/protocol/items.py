@@ -32,14 +32,23 @@ def json_object(text: str | bytes) -> JsonObject | None:
 
 @dataclass(frozen=True, slots=True)
 class InputText:
-    """A piece of text in a message or in a tool's output."""
+    """A piece of text in a message or in a tool's output.
+
+    Attributes:
+        text: the text.
+    """
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class InputImage:
-    """An image in a message or in a tool's output; `image_url` may be a ``data:`` URL."""
+    """An image in a message or in a tool's output.
+
+    Attributes:
+        image_url: its address, or a ``data:`` URL that holds it.
+        detail: how finely the model looks: "low" is 512 pixels.
+    """
 
     image_url: str
     detail: Literal["auto", "low", "high", "original"] = "auto"
