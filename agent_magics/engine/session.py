@@ -336,6 +336,12 @@ def _refuse_settings(settings: Mapping[str, object]) -> None:
 
 
 def _misfit(op: object) -> str:
-    """Return why an operation cannot be handled; "" if it can."""
-    wrong = ill_typed(op) if isinstance(op, ops.Op) else ["it is no operation"]
-    return f"of another type than its fields have: {', '.join(wrong)}" if wrong else ""
+    """Return why an operation cannot be handled, and what to do; "" if it can."""
+    if not isinstance(op, ops.Op):
+        return "it is no operation; send one of those in agent_magics.protocol.ops"
+    if not (wrong := ill_typed(op)):
+        return ""
+    return (
+        f"of another type than its fields have: {', '.join(wrong)}; send it again with the types "
+        f"that agent_magics.protocol.ops.{type(op).__name__} declares"
+    )

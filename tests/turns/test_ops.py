@@ -18,6 +18,7 @@ from agent_magics.protocol.ops import (
     Configure,
     DynamicToolResponse,
     Interrupt,
+    Op,
     QueuePrompt,
     RegisterTools,
     Shutdown,
@@ -154,7 +155,11 @@ def test_what_is_no_operation_is_dropped_and_told(op: Any) -> None:
     result = agent.run_sync("Go.")
     assert (result.status, result.error) == ("completed", None)
     (message,) = warned(result.events)
-    assert message.startswith(f"{type(op).__name__} was dropped: of another type than its fields")
+    kind = type(op).__name__
+    assert message.startswith(f"{kind} was dropped: ")
+    module = "agent_magics.protocol.ops"
+    declared = f"with the types that {module}.{kind} declares."
+    assert message.endswith(declared if isinstance(op, Op) else f"send one of those in {module}.")
     assert agent.run_sync("Go on.").text == "Again."
 
 

@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from agent_magics.protocol.ops import StartTurn
 from agent_magics.protocol.tools import ToolOutput
 from tests.support.turns import PATIENCE, in_thread, of_kind, outputs, scripted
 
+END = threading.Event()
 PATCH = "*** Begin Patch\n*** Add File: new.txt\n+made\n*** End Patch"
 
 
@@ -33,6 +35,21 @@ async def awaited() -> str:
     """Await something."""
     await asyncio.sleep(0)
     return "awaited"
+
+
+@tool(timeout=0.05)
+async def swallows() -> str:
+    """Catch every cancellation."""
+    while True:
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+
+
+@tool(timeout=0.05)
+async def threaded() -> str:
+    """Wait for a thread that ends when the test does."""
+    await asyncio.to_thread(END.wait)
+    return "late"
 
 
 def run_in_thread(agent):
@@ -500,3 +517,17 @@ def test_a_generator_without_end_is_stopped_and_shown_now_and_then(generator, ru
     assert 10 <= len(news) < 1_000  # of some hundred thousand; a busy machine draws fewer
     assert all(len(event.title or "") <= 500 for event in news)
     assert result.text == "Ok."
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("stubborn", [swallows, threaded], ids=lambda each: each.spec.name)
+def test_what_ignores_its_cancellation_holds_no_run(stubborn):
+    END.clear()
+    try:
+        result = run_plainly(scripted(Call(stubborn.spec.name), "Done.", tools=[stubborn]))
+    finally:
+        END.set()
+    assert result.text == "Done."
+    warned = [each.message for each in of_kind(result, Warned)]
+    ours = [each for each in warned if "goes on though it was cancelled" in each]
+    assert len(ours) == len(warned) == (stubborn is swallows)

@@ -9,15 +9,48 @@ from typing import Any
 from agent_magics.engine.channels.requests import Work
 from agent_magics.protocol.errors import RespondToModel
 
+# Seconds for which tasks that are cancelled may clean up, at the end of their loop.
+_STUBBORN = 1.0
+
 
 async def _as_coroutine(awaitable: Awaitable[object]) -> object:
     return await awaitable
 
 
-def run_to_end(awaitable: Awaitable[Any]) -> Any:
-    """Run an awaitable on an event loop of its own, on this thread."""
+async def _wait_for_no_thread(timeout: float | None = None) -> None:  # noqa: ASYNC109 - as asyncio's
+    pass
+
+
+def run_to_end(awaitable: Awaitable[Any], left: Callable[[], object] = bool) -> Any:
+    """Run an awaitable on an event loop of its own, on this thread.
+
+    Args:
+        awaitable: what is run.
+        left: called where a task goes on that it began, though it is cancelled: nobody waits for
+            it, nor for a thread that a coroutine has waited for.
+    """
     with asyncio.Runner() as runner:
-        return runner.run(_as_coroutine(awaitable))
+        loop = runner.get_loop()
+        loop.shutdown_default_executor = _wait_for_no_thread  # type: ignore[method-assign]
+        try:
+            return runner.run(_as_coroutine(awaitable))
+        finally:
+            if asyncio.all_tasks(loop) and runner.run(_leave_stubborn_tasks()):
+                left()
+
+
+async def _leave_stubborn_tasks() -> bool:
+    """Cancel all other tasks of this loop; return whether some had to be left."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    _, stubborn = await asyncio.wait(others, timeout=_STUBBORN)
+    for task in stubborn:
+        # Else the loop's end waits for it (Python's documentation, "Extending" of asyncio), and
+        # says that it was pending.
+        asyncio._unregister_task(task)
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+    return bool(stubborn)
 
 
 def drive(coroutine: Coroutine[Any, Any, Any]) -> Any:

@@ -24,7 +24,7 @@ from agent_magics.engine.foreground.event_hooks import EventWatch
 from agent_magics.engine.foreground.host import Host, broken
 from agent_magics.engine.foreground.inbox import AsyncInbox, BlockingInbox
 from agent_magics.engine.foreground.interrupt import Stopped, interrupts_call, stoppable
-from agent_magics.engine.foreground.sync_bridge import drive, drive_code, run_elsewhere
+from agent_magics.engine.foreground.sync_bridge import drive, drive_code, run_elsewhere, run_to_end
 from agent_magics.engine.session import CLEAN_UP_LIMIT, Session
 from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.protocol.errors import RespondToModel
@@ -44,6 +44,11 @@ _Inbox: TypeAlias = AsyncInbox | BlockingInbox
 # The most seconds that printing code waits until its text has arrived through the
 # engine and is drawn (about 1 ms where the machine has time), and how often it looks.
 _MOST_PATIENT, _LOOK = 1.0, 0.001
+
+_STUBBORN = (
+    "An async function goes on though it was cancelled, and is left behind: let "
+    "asyncio.CancelledError leave it."
+)
 
 # The run whose work is on this thread: calls of that work may need the same thread.
 SERVING: ContextVar["Foreground | None"] = ContextVar("serving", default=None)
@@ -133,8 +138,10 @@ class Foreground:
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            with asyncio.Runner() as runner:
-                return runner.run(self.wait(op, turn_config))
+            events: list[Event] = run_to_end(
+                self.wait(op, turn_config), partial(self._warn, _STUBBORN)
+            )
+            return events
         return self.wait_blocking(op, turn_config)
 
     async def _serve(
@@ -314,7 +321,8 @@ class Foreground:
         except BaseException as error:
             work.finish(error=error)
         finally:
-            SERVING.reset(token)
+            with suppress(ValueError):  # a task that was left ends in another context
+                SERVING.reset(token)
 
     @marks_person_code
     def begin_work(self, work: Work) -> object:
