@@ -95,7 +95,7 @@ attacks: $(VENV)/test.stamp  ## Attack the sandbox; print what was tried, stoppe
 	@$(PYTEST) $(PYTEST_ARGS) tests/attacks tests/launcher/test_everyday.py
 
 .PHONY: lint
-lint: $(VENV)/lint.stamp  ## Check style, types, the layers of imports and the generated page.
+lint: $(VENV)/lint.stamp  ## Check style, types, the layers of imports and the generated pages.
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/lint-imports --no-cache
@@ -122,6 +122,7 @@ bench: $(VENV)/test.stamp  ## Measure against the floors; prints ratios of one r
 .PHONY: docs
 docs: $(VENV)/docs.stamp  ## Build the documentation into build/docs.
 	@$(BIN)/python docs/make_events.py
+	@$(BIN)/python docs/make_settings.py
 	@$(BIN)/sphinx-build --fail-on-warning --quiet docs build/docs
 	@echo "build/docs/index.html"
 

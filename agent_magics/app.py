@@ -76,6 +76,8 @@ class Agent(ComposedAgent):
         context_window: the model's context window in tokens; None means the catalogue's value.
         loops: when an agent that repeats itself is stopped: a `LoopLimits`, or some of its fields
             as a dict (``{"identical": 5}``).
+        check_edits: whether an edit's answer names the errors that it has brought, where a language
+            server runs.
         allow_dangerous: whether dangerous commands run under approval="never".
         features: switches that differ from the defaults of the model's family: `web_search`,
             `external_web_access`, `view_image` (True, False), `shell`, `apply_patch`,
@@ -87,6 +89,10 @@ class Agent(ComposedAgent):
             name to ``{"command": ..., "args": [...], "env": {...}}`` or ``{"url": ...}``, with the
             keys of the configuration files. Servers of those files are added unless `tools` is a
             list; a list that names tools of servers uses these, and no others of any server.
+        language_servers: language to ``{"command": ..., "args": [...]}``, or False for none
+            (docs/symbols.md).
+        tool_budget: estimated tokens of all tools, above which some are offered by search alone.
+        rollout_days: for how many days with work recorded conversations are kept.
 
     Raises:
         FatalError: an argument is invalid; the message says which and why.

@@ -18,6 +18,8 @@ from agent_magics import (
 )
 from agent_magics.models.base import ItemDone, ResponseDone
 from agent_magics.protocol.items import AssistantMessage
+from agent_magics.rows.planning import MapOptions
+from agent_magics.settings.keywords import AgentKeywords
 from agent_magics.tools import list_dir, read_file, shell
 from tests.support.turns import run_script
 
@@ -113,6 +115,10 @@ def test_the_docstring_of_a_public_name_tells_each_of_its_parameters():
                 assert same or re.search(rf"\b{name}\b", doc.partition("\n")[2]), (each, name)
                 told += 1
     assert told > 80
+    keywords = {Agent: AgentKeywords, Agent.map: MapOptions}
+    for each, names in keywords.items():
+        doc = inspect.getdoc(each)
+        assert [name for name in names.__annotations__ if not re.search(rf"\b{name}\b", doc)] == []
 
 
 def test_tools_are_functions_by_hand(tmp_path):

@@ -2,7 +2,8 @@
 
 Everything else about a setting is made from its field: the keyword of `Agent`, the trait of
 `AgentMagics`, the option of `%%agent`, the key of configuration files, completion, `%agent status`
-and the page of the reference. So a new setting is one field here and the code that uses it.
+and the page of the reference. So a new setting is one field here and the code that uses it; for
+editors and readers also its type in `settings.keywords`, and a line in the docstring of `Agent`.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -2,16 +2,19 @@
 
 import ast
 import re
+import tomllib
 from collections import Counter
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 import grimp
+import pytest
 
 import agent_magics
 
 PACKAGE = Path(agent_magics.__file__).parent
 PAGE = (PACKAGE.parent / "ARCHITECTURE.md").read_text("utf-8")
+BUILT = {"build/servers", "build/mcp", "build/kernels"}  # by make
 MODULES = [file for file in PACKAGE.rglob("*.py") if not file.name.startswith("_")]
 
 
@@ -62,3 +65,24 @@ def test_no_module_needs_itself_not_even_for_a_type():
     needs = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
     assert len(needs) > 600
     TopologicalSorter(needs).prepare()  # a `CycleError` names the circle
+
+
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_each_file_and_folder_that_a_page_of_contributors_names_is_there(page):
+    root = PACKAGE.parent
+    parts = ("agent_magics", "benchmarks", "docs", "labextension/src", "make", "tests")
+    files = [each.as_posix() for part in parts for each in (root / part).rglob("*")]
+    text = (root / page).read_text("utf-8")
+    named = set(re.findall(r"`([\w/-]+/[\w-]*(?:\.(?:py|ts|toml|md))?)`", text))
+    ends = {f"/{name.rstrip('/')}" for name in named - BUILT}
+    assert len(ends) > 5
+    assert [end for end in ends if not any(file.endswith(end) for file in files)] == []
+
+
+def test_each_dependency_has_its_reason():
+    project = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text("utf-8"))["project"]
+    reasons = PAGE.partition("## What we depend on")[2].partition("\n## ")[0]
+    needed = {re.split("[><=]", each)[0] for each in project["dependencies"]}
+    rows = " ".join(re.findall(r"^\| ([^|]+) \|", reasons, re.MULTILINE))
+    assert needed <= set(re.findall(r"[\w-]+", rows))
+    assert [name for name in project["optional-dependencies"] if f"`{name}`" not in reasons] == []

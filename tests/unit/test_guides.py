@@ -9,10 +9,14 @@ from pathlib import Path
 import pytest
 from IPython.core.inputtransformer2 import TransformerManager
 
+import agent_magics
+from agent_magics import tools
 from agent_magics.kernel.cell.request.options import parse_options
 from agent_magics.kernel.commands.control import WORDS
 from agent_magics.kernel.commands.words import _read
 from agent_magics.kernel.magics import AgentMagics
+from agent_magics.models.providers.endpoints import HOSTS, PROVIDERS
+from agent_magics.protocol.ops import DECISIONS
 from agent_magics.settings.table import SETTINGS
 
 ROOT = Path(__file__).parents[2]
@@ -87,6 +91,29 @@ def test_each_file_that_the_pages_name_is_there(page: Path) -> None:
         page.read_text("utf-8"),
     )
     assert [name for name in named if not any(ROOT.glob(name.rstrip("/")))] == []
+
+
+PUBLIC = {
+    "names": set(agent_magics.__all__)
+    - {"__version__", "load_ipython_extension", "unload_ipython_extension"},
+    "tools": set(tools.__all__),
+    "words of %agent": {f"%agent {word}" for word in WORDS} - {"%agent welcome"},
+    "answers": set(DECISIONS),
+    "options of %%agent": {
+        flag for each in AgentMagics.agent.parser._actions for flag in each.option_strings
+    },
+    "providers": set(PROVIDERS),
+    "variables of keys": {name for _, each in HOSTS for name in each.key_names},
+}
+
+
+@pytest.mark.parametrize("kind", PUBLIC)
+def test_what_is_public_stands_on_a_page(kind: str) -> None:
+    text = "\n".join(page.read_text("utf-8") for page in PAGES)
+    assert PUBLIC[kind]
+    assert {
+        name for name in PUBLIC[kind] if not re.search(rf"(?<![\w-]){re.escape(name)}\b", text)
+    } == set()
 
 
 def _anchors(page: Path) -> set[str]:

@@ -23,7 +23,7 @@ _WORD = re.compile(r"""(["'])(.+?)\1(?!\S)|(\S+)""")  # some in quotes belong to
 
 
 def _list(notebook: NotebookAgents, *text: str) -> str:
-    """List the recorded conversations, those alone that have the words of a text."""
+    """List the recorded conversations; with a text, those that have its words."""
     wanted = [quoted or word for _, quoted, word in _WORD.findall(" ".join(text))]
     found = matching(_in_order(notebook), wanted)
     notebook.listed = [each.id for each in found[:_MOST_SHOWN]]
