@@ -3,10 +3,9 @@
 import hashlib
 import os
 import stat
-from contextlib import suppress
 
 from agent_magics.file_history.states import PathState
-from agent_magics.files.beneath import closing_descriptor, create_file, folder_of
+from agent_magics.files.beneath import closing_descriptor, create_file, folder_of, take_over
 
 
 def staged_name(path: str, what: str = "new") -> str:
@@ -19,17 +18,13 @@ def staged_name(path: str, what: str = "new") -> str:
 
 
 def make(folder: int, name: str, wanted: PathState, data: bytes, like: str) -> None:
-    """Create a file or a link in an opened folder, with the owner of the file named `like`."""
+    """Create a file or a link in an opened folder, with what `like` has beside content and mode."""
     if wanted.kind == "link":
         os.symlink(wanted.target, name, dir_fd=folder)
         return
     with open(create_file(name, folder), "wb") as file:
         file.write(data)
-        # Only root may change a file's owner.
-        with suppress(PermissionError, FileNotFoundError):
-            status = os.lstat(like, dir_fd=folder)
-            if stat.S_ISREG(status.st_mode):
-                os.fchown(file.fileno(), status.st_uid, status.st_gid)
+        take_over(file.fileno(), like, folder)
         os.fchmod(file.fileno(), wanted.mode)
 
 

@@ -11,6 +11,7 @@ import errno
 import os
 import shutil
 import stat
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
@@ -166,6 +167,22 @@ def create_file(name: str, folder: int, mode: int = 0o600) -> int:
     return os.open(name, flags, mode, dir_fd=folder)
 
 
+def take_over(descriptor: int, name: str, folder: int) -> None:
+    """Give a new file the owner, the list of rights (ACL) and the person's own attributes of the
+    regular file `name`, as far as this user may read and set them.
+    """
+    with suppress(OSError), closing_descriptor(open_file(name, folder)) as old:
+        status = os.fstat(old)
+        if not stat.S_ISREG(status.st_mode):
+            return
+        with suppress(PermissionError):  # only root may change a file's owner
+            os.fchown(descriptor, status.st_uid, status.st_gid)
+        for attribute in os.listxattr(old) if sys.platform == "linux" else ():
+            # Not those of the system, such as the capabilities of a program, which a change ends.
+            if attribute.startswith("user.") or attribute == "system.posix_acl_access":
+                os.setxattr(descriptor, attribute, os.getxattr(old, attribute))
+
+
 def back_up(name: str, backup: str, folder: int) -> None:
     """Give a file or a link a second name in its opened folder; where it can have none, copy it."""
     try:
@@ -189,6 +206,7 @@ def _copy(name: str, copy: str, folder: int) -> None:
         ):
             status = os.fstat(old.fileno())
             shutil.copyfileobj(old, new)
+            take_over(new.fileno(), name, folder)
             os.fchmod(new.fileno(), stat.S_IMODE(status.st_mode))
             os.utime(new.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))
         os.rename(part, copy, src_dir_fd=folder, dst_dir_fd=folder)

@@ -14,7 +14,14 @@ from functools import partial
 from pathlib import Path
 
 from agent_magics.exec.protected.tripwire import shared_tripwire
-from agent_magics.files.beneath import back_up, create_file, exists_at, folder_of, open_folder
+from agent_magics.files.beneath import (
+    back_up,
+    create_file,
+    exists_at,
+    folder_of,
+    open_folder,
+    take_over,
+)
 from agent_magics.files.plain_files import read_with_status
 from agent_magics.patch.match import Edit
 from agent_magics.protocol.errors import RespondToModel, clause
@@ -101,6 +108,7 @@ class FileState:
 
     text: TextFile
     status: os.stat_result
+    path: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +119,7 @@ class FileWrite:
         name: the path as the model wrote it, for messages.
         before: the file as it was read; None where there was none.
         after: the new bytes; None removes the file.
-        like: the file whose permissions and owner the new one gets; None for the defaults.
+        like: the file whose owner, rights and attributes the new one gets; None for the defaults.
         is_link: whether a symbolic link itself is written; `after` is then its target.
     """
 
@@ -158,7 +166,7 @@ def read_state(name: str, path: Path) -> FileState | None:
     try:
         with folder_of(str(path)) as (folder, entry):
             data, status = read_with_status(entry, _MOST_BYTES, folder=folder)
-        return FileState(decode_text(data), status)
+        return FileState(decode_text(data), status, path)
     except ValueError as error:
         raise RespondToModel(f"{name} cannot be patched: {error}") from None
     except OSError as error:
@@ -181,7 +189,7 @@ def read_link(name: str, path: Path) -> FileState | None:
         return None
     except OSError as error:
         raise RespondToModel(f"{name} cannot be looked at: {error.strerror}") from None
-    return FileState(TextFile((leads_to,), terminated=False), status)
+    return FileState(TextFile((leads_to,), terminated=False), status, path)
 
 
 def is_read_only(status: os.stat_result) -> bool:
@@ -385,7 +393,6 @@ class _Swap:
 
 
 def _take_over(handle: int, like: FileState) -> None:
-    # Only root may change a file's owner.
-    with suppress(PermissionError):
-        os.fchown(handle, like.status.st_uid, like.status.st_gid)
+    with suppress(OSError), folder_of(str(like.path)) as (folder, name):
+        take_over(handle, name, folder)
     os.fchmod(handle, stat.S_IMODE(like.status.st_mode))

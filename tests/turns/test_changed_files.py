@@ -2,6 +2,7 @@
 
 import json
 import os
+import struct
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,23 @@ PATCH = """*** Begin Patch
 +new
 *** End Patch
 """
+
+
+# An access list as Linux keeps it: the user 12345 may read, the group may nothing.
+ACL = struct.pack("<I", 2) + b"".join(
+    struct.pack("<HHI", tag, rights, who)
+    for tag, rights, who in (
+        *((1, 6, 0xFFFFFFFF), (2, 4, 12345), (4, 0, 0xFFFFFFFF)),
+        *((16, 4, 0xFFFFFFFF), (32, 0, 0xFFFFFFFF)),
+    )
+)
+ATTRIBUTES = {"user.xdg.origin.url": b"https://x", "system.posix_acl_access": ACL}
+
+
+def attributes_of(path: str) -> dict[str, bytes]:
+    """The attributes of a file, and its mode beside them."""
+    found = {name: os.getxattr(path, name) for name in os.listxattr(path)}
+    return {**found, "mode": oct(os.stat(path).st_mode)}
 
 
 def command(line: str, **more) -> Call:
@@ -248,3 +266,25 @@ def test_an_undo_waits_for_no_turn(agent):
     one = agent([Call("undo_now", {})], "Done.", tools=[undo_now])
     one.run_sync("Go.")
     assert "is at work" in refused[0]
+
+
+@pytest.mark.needs("machine Linux")
+@pytest.mark.parametrize(
+    "call",
+    [
+        Call("apply_patch", {"input": PATCH}),
+        Call("edit_file", {"path": "a.txt", "old": "one", "new": "two"}),
+        Call("write_file", {"path": "a.txt", "content": "two\n"}),
+    ],
+    ids=lambda call: call.name,
+)
+def test_a_changed_file_keeps_its_rights_and_attributes(agent, call):
+    Path("a.txt").write_text("one\n")
+    for name, value in ATTRIBUTES.items():
+        os.setxattr("a.txt", name, value)
+    before = attributes_of("a.txt")
+    mine = agent(call, "Done.", tools=["apply_patch", "edit_file", "write_file"])
+    for act, content in ((lambda: mine.run_sync("Go."), "two\n"), (mine.undo, "one\n")):
+        act()
+        assert Path("a.txt").read_text() == content
+        assert attributes_of("a.txt") == before
