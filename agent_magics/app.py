@@ -16,7 +16,7 @@ from agent_magics.file_history.journal import UndoResult
 from agent_magics.files.trusted_imports import is_trusted
 from agent_magics.models.base import Model
 from agent_magics.protocol.checked import check, checked
-from agent_magics.protocol.errors import FatalError, RespondToModel
+from agent_magics.protocol.errors import FatalError, RespondToModel, full_message, short_message
 from agent_magics.protocol.events import QueuedPrompt, TurnFailed
 from agent_magics.protocol.items import Content, ContentPart, text_of
 from agent_magics.protocol.ops import CallTool, StartTurn, new_turn_id
@@ -235,7 +235,7 @@ class Agent(ComposedAgent):
             turn_config = self.turn_config(output=output)
             return summarise(await self.foreground().wait(op, turn_config), turn_config.output)
         except FatalError as error:
-            return summarise([TurnFailed(error=str(error))])
+            return summarise([TurnFailed(error=short_message(error))])
 
     def run_sync(self, prompt: Prompt, *, output: Any = None) -> RunResult:
         """Do the same as `run`, blocking; also where a loop is already running on this thread.
@@ -255,7 +255,7 @@ class Agent(ComposedAgent):
             turn_config = self.turn_config(output=output)
             return summarise(self.foreground().wait_sync(op, turn_config), turn_config.output)
         except FatalError as error:
-            return summarise([TurnFailed(error=str(error))])
+            return summarise([TurnFailed(error=short_message(error))])
 
     async def map(
         self, prompt: "RowPrompt", rows: Any, *, output: Any = None, **options: "Unpack[MapOptions]"
@@ -365,7 +365,7 @@ class Agent(ComposedAgent):
             )
             return SubAgentHandle(starting.result(), self.sub_agents, loop)
         except RespondToModel as refusal:
-            raise FatalError(str(refusal)) from None
+            raise FatalError(full_message(refusal)) from None
 
     def steer(self, text: Prompt) -> None:
         """Send a message to the model while it works on a prompt; thread-safe.

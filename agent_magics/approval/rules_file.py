@@ -21,7 +21,7 @@ from agent_magics.config_files.toml_places import (
     read_settings,
 )
 from agent_magics.files.plain_files import file_stamp
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, short_message
 
 PERMISSIONS = ("command", "read", "write", "network", "mcp", "tool")
 DECISIONS = ("allow", "prompt", "forbid")  # in increasing strictness
@@ -281,7 +281,9 @@ class _RuleReader:
             try:
                 example = shlex.split(example)
             except ValueError as error:
-                self._refuse(key, f"the example {example!r} is no command line: {error}")
+                self._refuse(
+                    key, f"the example {example!r} is no command line: {short_message(error)}"
+                )
         if not isinstance(example, list) or not all(isinstance(word, str) for word in example):
             self._refuse(key, f"the example {example!r} must be a command line or a list of words")
         return bool(rule.words_matched(example))

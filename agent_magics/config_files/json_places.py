@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_magics.files.plain_files import load_json
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, clause
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 
@@ -22,7 +22,7 @@ def parse_json(text: str, path: Path) -> Any:
     except json.JSONDecodeError as error:
         raise FatalError(f"{path}, line {error.lineno}: this is not JSON: {error.msg}.") from None
     except ValueError as error:
-        raise FatalError(f"{path}, line 1: this JSON is not read: {error}.") from None
+        raise FatalError(f"{path}, line 1: this JSON is not read: {clause(error)}.") from None
 
 
 class JsonPlaces:

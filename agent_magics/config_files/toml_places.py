@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from agent_magics.files.plain_files import load_toml, read_plain
-from agent_magics.protocol.errors import FatalError, clause
+from agent_magics.protocol.errors import FatalError, clause, short_message
 
 _DEEPEST = 4  # names of a path by whose beginning a line is found
 _LINE = re.compile(r"\s*\(at line (\d+), column (\d+)\)\Z")
@@ -71,9 +71,9 @@ def parse_toml(text: str, path: Path) -> dict[str, object]:
     try:
         return load_toml(text)
     except tomllib.TOMLDecodeError as error:
-        found = _LINE.search(str(error))
+        found = _LINE.search(short_message(error))
         line = int(found[1]) if found else text.count("\n") + 1
-        what = _LINE.sub("", str(error)).replace(" (at end of document)", "")
+        what = _LINE.sub("", short_message(error)).replace(" (at end of document)", "")
         raise FatalError(f"{path}, line {line}: this is not TOML: {clause(what)}.") from None
     except ValueError as error:
         raise FatalError(f"{path}: this TOML is not read: {clause(error)}.") from None

@@ -11,7 +11,7 @@ from typing import ClassVar, Generic, TypeVar
 from agent_magics.config_files.places import trust_folder
 from agent_magics.config_files.toml_edit import write_text
 from agent_magics.files.plain_files import load_json, read_plain
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, short_message
 
 SHOWN_DIGEST = 12  # characters of a digest that a person is shown, and must repeat
 _Found = TypeVar("_Found")
@@ -83,7 +83,7 @@ class TrustedDigest:
             self._kept_in.mkdir(parents=True, exist_ok=True, mode=0o700)
             write_text(self._file, json.dumps({"folder": str(self._folder), "digest": digest}))
         except OSError as error:
-            raise FatalError(f"Your trust could not be kept: {error}.") from None
+            raise FatalError(f"Your trust could not be kept: {short_message(error)}.") from None
 
 
 class Trustable(ABC, Generic[_Found]):

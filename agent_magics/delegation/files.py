@@ -19,7 +19,7 @@ from agent_magics.dispatch.turn import AgentBudget
 from agent_magics.files.paths import printable
 from agent_magics.project.front_matter import NotFrontMatter, Value, split_front_matter
 from agent_magics.project.texts import decode_text, entries_below, opened, reason_of
-from agent_magics.protocol.errors import FatalError, clause
+from agent_magics.protocol.errors import FatalError, clause, short_message
 
 # Characters of the instructions in one file.
 _LONGEST = 32 * 1024
@@ -80,7 +80,7 @@ def find_types(workspace: Path) -> FoundTypes:
         try:
             files = read()
         except FatalError as error:
-            found.problems.append(str(error))
+            found.problems.append(short_message(error))
             continue
         for name, data in files:
             _add(found, folder / name, data)
@@ -134,7 +134,7 @@ def parse_type(name: str, data: bytes) -> AgentType:
     try:
         values, text = split_front_matter(decode_text(data))
     except NotFrontMatter as error:
-        raise ValueError(str(error)) from None
+        raise ValueError(short_message(error)) from None
     unknown = sorted(values.keys() - _KEYS)
     if unknown:
         known = ", ".join(sorted(_KEYS))

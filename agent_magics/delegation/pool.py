@@ -36,7 +36,7 @@ from agent_magics.engine.cost import Spending
 from agent_magics.engine.results.structured import OutputType
 from agent_magics.engine.session import Session
 from agent_magics.engine.turn_config import TurnConfig
-from agent_magics.protocol.errors import AgentMagicsError, FatalError, RespondToModel
+from agent_magics.protocol.errors import AgentMagicsError, FatalError, RespondToModel, short_message
 from agent_magics.protocol.events import SubAgentChanged
 from agent_magics.protocol.items import Usage
 from agent_magics.protocol.records import RecordBegun
@@ -227,7 +227,7 @@ class AgentPool:
         try:
             following()
         except AgentMagicsError as refusal:  # no call is there to read it, so the report says it
-            agent.problem = str(refusal)
+            agent.problem = short_message(refusal)
             return False
         return True
 

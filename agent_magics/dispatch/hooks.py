@@ -25,6 +25,7 @@ from agent_magics.protocol.errors import (
     TurnAbort,
     clause,
     error_text,
+    full_message,
     short_message,
 )
 from agent_magics.protocol.items import Json
@@ -166,7 +167,7 @@ class Hooks:
                     f"{seen.tool} was not run: {clause(failure)}."
                 ) from failure.__cause__
             except _Blocked as blocked:
-                raise RespondToModel(f"{seen.tool} was not run: {blocked}") from None
+                raise RespondToModel(f"{seen.tool} was not run: {short_message(blocked)}") from None
             given = arguments_of(invocation.call)  # built again: the hook may have changed its copy
             if wanted is None or wanted == given:
                 continue
@@ -184,7 +185,7 @@ class Hooks:
             try:
                 answer = await _ask(method, context.turn, seen.call_id, seen, output)
             except _HookFailed as failure:
-                call.output = _withheld(seen.tool, str(failure))
+                call.output = _withheld(seen.tool, short_message(failure))
                 return
             if isinstance(answer, Abort):
                 raise TurnAbort(_sentence(method, "stopped it", answer))
@@ -281,7 +282,8 @@ def _wanted_arguments(method: HookMethod, answer: object) -> dict[str, Json] | s
         try:
             plain: dict[str, Json] = json.loads(json.dumps(dict(wanted)))
         except (TypeError, ValueError, RecursionError) as error:
-            message = f"the hook {method.name} returned arguments that are no JSON ({error})"
+            why = short_message(error)
+            message = f"the hook {method.name} returned arguments that are no JSON ({why})"
             raise _HookFailed(message) from None
         return plain
     raise _HookFailed(
@@ -303,7 +305,7 @@ def _with_arguments(
     except RespondToModel as error:
         raise RespondToModel(
             f"{invocation.call.tool_name} was not run: the hook {method.name} changed its "
-            f"arguments, and they do not fit. {error}"
+            f"arguments, and they do not fit. {full_message(error)}"
         ) from None
 
 

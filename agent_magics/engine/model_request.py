@@ -29,7 +29,7 @@ from agent_magics.models.base import (
     SearchProgress,
     TextChunk,
 )
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, short_message
 from agent_magics.protocol.events import (
     ItemCompleted,
     ModelRetry,
@@ -147,7 +147,7 @@ class ModelCaller:
         try:
             return await once()
         except ContextOverflow as overflow:
-            raise FatalError(f"{STILL_TOO_LONG} {overflow}") from None
+            raise FatalError(f"{STILL_TOO_LONG} {short_message(overflow)}") from None
 
     async def answer(
         self, instructions: str, messages: Sequence[tuple[str, str]], most_tokens: int

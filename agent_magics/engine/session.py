@@ -22,7 +22,7 @@ from agent_magics.engine.turns.builder import SessionChannels
 from agent_magics.engine.turns.runner import TurnRunner
 from agent_magics.protocol import ops
 from agent_magics.protocol.codec import ill_typed
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, short_message
 from agent_magics.protocol.events import Warned
 from agent_magics.protocol.items import InputText, text_of
 from agent_magics.protocol.records import ConversationNamed, RecordBegun
@@ -274,7 +274,7 @@ class Session:
             else:
                 self.additions.queue(op.prompt_id, op.content, op.turn_id)
         except FatalError as error:
-            self._warn(f"Words for the turn {op.turn_id!r} were dropped: {error}")
+            self._warn(f"Words for the turn {op.turn_id!r} were dropped: {short_message(error)}")
 
     def _register(self, op: ops.RegisterTools) -> None:
         """Register a client's tools; warn about those that are not usable."""
@@ -285,14 +285,14 @@ class Session:
             try:
                 self.registrations.add(DynamicTool(spec))
             except FatalError as error:
-                self._warn(f"A client's tool was not registered: {error}")
+                self._warn(f"A client's tool was not registered: {short_message(error)}")
 
     def _configure(self, op: ops.Configure) -> None:
         """Change the settings of later turns, all or none."""
         try:
             self.configure(op.settings)
         except FatalError as error:
-            self._warn(f"The settings were not changed: {error}")
+            self._warn(f"The settings were not changed: {short_message(error)}")
 
     def _shut_down(self) -> None:
         """Close the session on another thread, and accept no more turns."""

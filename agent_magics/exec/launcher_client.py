@@ -16,7 +16,7 @@ from agent_magics.exec.launcher_process import LauncherProcess
 from agent_magics.exec.process import Channels, Process, end_all
 from agent_magics.exec.pump import Pump
 from agent_magics.exec.spawn import encode, make_channels, wait_for_start
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, short_message
 
 _CLOSE_LIMIT = 1.0  # seconds before running commands get SIGKILL on closing
 
@@ -136,7 +136,7 @@ class Launcher:
                 try:
                     self._capabilities = self._probe()
                 except FatalError as error:
-                    return Capabilities(0, 0, str(error))
+                    return Capabilities(0, 0, short_message(error))
             return self._capabilities
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_magics.exec.launcher.wire import receive_message
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, clause
 
 ANSWER_LIMIT = 30.0  # seconds for an answer of the launcher, enough for a busy machine
 
@@ -43,7 +43,8 @@ class LauncherProcess:
             self._start()
         except OSError as error:
             raise FatalError(
-                f"The launcher of commands ({sys.executable} -I -S) could not be started: {error}."
+                f"The launcher of commands ({sys.executable} -I -S) could not be started: "
+                f"{clause(error)}."
             ) from None
         self.pid = self._wait_for_hello()
 

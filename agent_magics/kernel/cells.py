@@ -16,7 +16,7 @@ from agent_magics.kernel.cell.request.pictures import read_pictures
 from agent_magics.kernel.cell.run import CellRun
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.models.providers.families import tools_config
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, short_message
 from agent_magics.protocol.events import ToolCallCompleted
 from agent_magics.protocol.items import InputImage
 from agent_magics.tools.proposal import NAME, RUN, RUN_PROMPT
@@ -180,7 +180,7 @@ class AgentCells:
             except KeyboardInterrupt:
                 return
             except FatalError as error:  # no cell is left to end with it
-                run.note(str(error), "error")
+                run.note(short_message(error), "error")
                 return
             self._notebook.shell.user_ns["_agent"] = result
             if result.status == "completed":

@@ -34,7 +34,7 @@ from agent_magics.models.error_redaction import SHORTEST_KEY
 from agent_magics.models.providers.credentials import held_keys
 from agent_magics.models.providers.keys import environment_keys
 from agent_magics.protocol.config import Settings
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, short_message
 from agent_magics.protocol.items import InputImage
 from agent_magics.render.markdown import as_entities
 from agent_magics.render.visible import show_hidden
@@ -101,7 +101,7 @@ class NotebookAgents:
         try:
             self._bind_servers(self.agent_named())
         except FatalError as error:
-            print(f"mcp is not there: {error}", file=sys.stderr)  # noqa: T201 - the cell goes on
+            print(f"mcp is not there: {short_message(error)}", file=sys.stderr)  # noqa: T201 - the cell goes on
 
     def _stop_sub_agent(self, wish: Mapping[str, Any]) -> Mapping[str, Any]:
         """Stop the sub-agent whose record has the id that a page names; from any thread."""

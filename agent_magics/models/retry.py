@@ -103,7 +103,9 @@ def too_long(fault: Fault, policy: RetryPolicy) -> Fault | None:
     if not fault.passing or asked is None or asked <= policy.longest_asked:
         return None
     minutes = max(1, round(asked / 60))
-    return Fault(f"{fault} It asks to wait about {minutes} minutes; run the cell again then.")
+    return Fault(
+        f"{clause(fault)}. It asks to wait about {minutes} minutes; run the cell again then."
+    )
 
 
 @dataclass(slots=True)

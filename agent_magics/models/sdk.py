@@ -11,6 +11,7 @@ from typing import Any
 
 from agent_magics.models.bounds import DOCUMENT_BYTES, is_bounded_encoding
 from agent_magics.models.error_redaction import keys_in_address, without_keys
+from agent_magics.protocol.errors import short_message
 
 # The loggers that write the addresses of requests, which may hold a key.
 _LOGGERS = ("httpx2", "openai._base_client")
@@ -95,7 +96,7 @@ def bounded_client(openai: ModuleType) -> Any:
             except aiohttp.ClientResponseError as error:  # which the package does not translate
                 raise httpx2.RemoteProtocolError(error.message) from None
             except httpx2.ConnectTimeout as error:
-                raise httpx2.ConnectError(str(error)) from error.__cause__
+                raise httpx2.ConnectError(short_message(error)) from error.__cause__
             if stream and response.is_success:
                 return response
             is_json = "json" in response.headers.get("content-type", "")

@@ -24,7 +24,7 @@ from agent_magics.files.beneath import (
 )
 from agent_magics.files.plain_files import read_with_status
 from agent_magics.patch.match import Edit
-from agent_magics.protocol.errors import RespondToModel, clause
+from agent_magics.protocol.errors import RespondToModel, clause, short_message
 
 _MOST_BYTES = 64 << 20  # size limit of a file to change
 _BOM = "\ufeff"
@@ -168,7 +168,7 @@ def read_state(name: str, path: Path) -> FileState | None:
             data, status = read_with_status(entry, _MOST_BYTES, folder=folder)
         return FileState(decode_text(data), status, path)
     except ValueError as error:
-        raise RespondToModel(f"{name} cannot be patched: {error}") from None
+        raise RespondToModel(f"{name} cannot be patched: {short_message(error)}") from None
     except OSError as error:
         raise RespondToModel(f"{name} cannot be read: {error.strerror}") from None
 

@@ -34,7 +34,7 @@ from agent_magics.patch.replacement import (
     replace_text,
 )
 from agent_magics.patch.unified import is_unified, parse_unified
-from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.errors import RespondToModel, full_message
 from agent_magics.protocol.tools import ToolOutput
 from agent_magics.text.brief import number_of
 
@@ -177,7 +177,7 @@ def plan_patch(
         try:
             change = planner.plan(operation)
         except RespondToModel as problem:
-            problems.append(str(problem))
+            problems.append(full_message(problem))
             continue
         if change is None:
             notes.append(f"{operation.path}: unchanged, it is already as the patch wants it")

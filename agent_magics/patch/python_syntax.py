@@ -4,6 +4,7 @@ import ast
 import warnings
 
 from agent_magics.patch.files import TextFile
+from agent_magics.protocol.errors import short_message
 
 _ENDINGS = (".py", ".pyi", ".pyw")
 _MOST_CHARACTERS = 500_000  # above that, parsing takes longer than a patch should
@@ -36,7 +37,7 @@ def _problem(text: str) -> str:
     except SyntaxError as error:
         return f"line {error.lineno} is no Python any more ({error.msg})"
     except (ValueError, RecursionError, MemoryError) as error:  # a NUL; nesting beyond the parser
-        return f"line 1 and what follows is no Python any more ({error})"
+        return f"line 1 and what follows is no Python any more ({short_message(error)})"
     except SystemError:  # of Python 3.11, where another thread parses too (gh-106905)
         return ""
     return ""

@@ -24,7 +24,7 @@ from agent_magics.project.digests import (
 from agent_magics.project.front_matter import split_front_matter
 from agent_magics.project.root import folders_down
 from agent_magics.project.texts import decode_text, names_in, opened, read_file, reason_of
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, short_message
 from agent_magics.text.brief import meant
 
 _FIELD = re.compile(r"\{\{[ \t]*([A-Za-z_]\w{0,63})[ \t]*\}\}")
@@ -128,7 +128,7 @@ def _read(path: Path, folder: int, links: bool) -> PromptFile:
     except OSError as error:
         return PromptFile(name, path, problem=reason_of(error))
     except ValueError as error:
-        return PromptFile(name, path, problem=str(error))
+        return PromptFile(name, path, problem=short_message(error))
     digest = digest_of([(path.name, data)])
     description = " ".join(str(values.get("description", "")).split())
     return PromptFile(

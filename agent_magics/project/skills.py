@@ -29,6 +29,7 @@ from agent_magics.project.texts import (
     opened,
     reason_of,
 )
+from agent_magics.protocol.errors import short_message
 from agent_magics.text.brief import brief
 
 FILE = "SKILL.md"
@@ -192,7 +193,7 @@ def _parse(folder: Path, contents: dict[str, bytes]) -> Skill:
         values, text = split_front_matter(decode_text(contents[FILE]))
         name, description = _checked(values)
     except ValueError as error:
-        return Skill(printable(folder.name), folder, problem=f"{FILE}, {error}")
+        return Skill(printable(folder.name), folder, problem=f"{FILE}, {short_message(error)}")
     return Skill(
         name,
         folder,

@@ -13,7 +13,7 @@ from math import isfinite
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from agent_magics.protocol import events, items, ops, records
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, clause
 from agent_magics.protocol.items import Json
 
 # Types that are JSON already. Compared by exact type for speed: every event passes through here.
@@ -70,7 +70,9 @@ def from_json(data: Mapping[str, Json]) -> Any:
             **{name: decoders[name](value) for name, value in data.items() if name != "type"}
         )
     except (KeyError, TypeError) as error:
-        raise FatalError(f"A record of type {kind.__name__} does not fit: {error}.") from None
+        raise FatalError(
+            f"A record of type {kind.__name__} does not fit: {clause(error)}."
+        ) from None
 
 
 @cache

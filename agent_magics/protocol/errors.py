@@ -48,8 +48,10 @@ def full_message(said: object) -> str:
 
 def clause(said: object) -> str:
     """Return a text, or what an error says, as a part of a sentence: without a full stop."""
-    nothing = _type_name(said) if isinstance(said, BaseException) else ""
-    return str(getattr(said, "strerror", None) or said).strip().rstrip(".") or nothing
+    kind = type(said)
+    reason = OSError.__dict__["strerror"].__get__(said) if issubclass(kind, OSError) else None
+    text = short_message(said if reason is None else reason).strip().rstrip(".")
+    return text if text or not issubclass(kind, BaseException) else _type_name(said)
 
 
 def _step_line(step: traceback.FrameSummary) -> str:
@@ -58,8 +60,8 @@ def _step_line(step: traceback.FrameSummary) -> str:
     return f"{place}line {step.lineno}: {step.line or step.name}"
 
 
-def _type_name(error: BaseException) -> str:
-    return str(type.__dict__["__name__"].__get__(type(error)))
+def _type_name(said: object) -> str:
+    return str(type.__dict__["__name__"].__get__(type(said)))
 
 
 class AgentMagicsError(Exception):

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, TypeAlias
 from agent_magics.files.plain_files import open_plain
 from agent_magics.protocol import records
 from agent_magics.protocol.codec import from_json, is_typed
-from agent_magics.protocol.errors import FatalError, clause
+from agent_magics.protocol.errors import FatalError, clause, short_message
 from agent_magics.protocol.events import (
     CellChanged,
     Event,
@@ -280,7 +280,7 @@ def _noun(line: bytes) -> Any:
     try:
         return _read_noun(line)
     except (TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
-        raise ValueError(f"no line of ours: {error}") from None
+        raise ValueError(f"no line of ours: {short_message(error)}") from None
 
 
 def _read_noun(line: bytes) -> Any:
@@ -295,7 +295,7 @@ def _read_noun(line: bytes) -> Any:
     try:
         noun = from_json(data)
     except FatalError as error:
-        raise ValueError(str(error)) from None
+        raise ValueError(short_message(error)) from None
     if is_typed(noun):
         return noun
     if isinstance(noun, RecordBegun):

@@ -12,7 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from agent_magics.engine.results.structured import REPAIR
-from agent_magics.protocol.errors import FatalError, RespondToModel, error_text
+from agent_magics.protocol.errors import (
+    FatalError,
+    RespondToModel,
+    error_text,
+    full_message,
+    short_message,
+)
 from agent_magics.protocol.items import AssistantMessage, UserMessage
 from agent_magics.rows.asking import Asker, NotSent, RowAnswer, RowQuestion, Terms
 from agent_magics.rows.budgets import CHOICES, GO_ON, Budgets, Quote, quote_of
@@ -260,7 +266,7 @@ class Job:
     def _fail(self, error: FatalError) -> None:
         """End the map with an error that all rows share."""
         self._failure = self._failure or error
-        self.stop(str(error))
+        self.stop(short_message(error))
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -362,7 +368,7 @@ class Job:
             return None, b""
         except FatalError as error:
             self._fail(error)
-            return RowAnswer(error=str(error), kind="no answer"), b""
+            return RowAnswer(error=short_message(error), kind="no answer"), b""
         except asyncio.CancelledError as cancelled:
             if cancelled.args != (GIVEN_UP,):
                 raise
@@ -397,10 +403,10 @@ class Job:
         try:
             return answer, b"" if answer.error else self._value(answer)
         except RespondToModel as problem:
-            repair = REPAIR.format(problems=problem)
+            repair = REPAIR.format(problems=full_message(problem))
             items = (*question.items, AssistantMessage(answer.text), UserMessage(repair))
         except FatalError as failure:
-            return replace(answer, error=str(failure), kind="validator"), b""
+            return replace(answer, error=short_message(failure), kind="validator"), b""
         try:
             if self.stopped:
                 raise NotSent
@@ -412,10 +418,10 @@ class Job:
         try:
             return both, b"" if both.error else self._value(second)
         except RespondToModel as problem:
-            unfit = self.plan.columns.failure(str(problem))
+            unfit = self.plan.columns.failure(full_message(problem))
             return replace(both, error=unfit, kind="does not fit"), b""
         except FatalError as failure:
-            return replace(both, error=str(failure), kind="validator"), b""
+            return replace(both, error=short_message(failure), kind="validator"), b""
 
     def _value(self, answer: RowAnswer) -> bytes:
         """Return the value of an answer as JSON.
@@ -455,7 +461,7 @@ class Job:
 
     def _kept(self, key: bytes, stored: Stored, error: Exception | None) -> None:
         if error is not None:
-            self.stop(NOT_KEPT.format(error=error))
+            self.stop(NOT_KEPT.format(error=short_message(error)))
         self._settle(key, Outcome(stored.answer, None, stored.tokens, stored.cost))
 
     def _leave(self, key: bytes) -> None:

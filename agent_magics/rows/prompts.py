@@ -17,7 +17,7 @@ from pathlib import PurePath
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from agent_magics.files.plain_files import read_plain
-from agent_magics.protocol.errors import FatalError, clause, error_text
+from agent_magics.protocol.errors import FatalError, clause, error_text, short_message
 from agent_magics.protocol.items import Content, InputImage, InputText
 from agent_magics.rows.asking import RowPlace
 from agent_magics.rows.tables.files import Broken, FileJudge, any_path, judged_path
@@ -313,7 +313,7 @@ def asked_row(position: int, row: Row, prompt: Prompt, terms: blake2b, most: int
         digest.update(text.encode())
         return position, digest.digest(), content, "", None
     except BadRow as problem:
-        return position, b"", "", str(problem), None
+        return position, b"", "", short_message(problem), None
     except BaseException as error:  # objects of anybody's classes, which may also call `sys.exit()`
         return position, b"", "", error_text(error), None
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from agent_magics.files.beneath import closing_descriptor
 from agent_magics.files.locks import FileHeld, open_locked
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, short_message
 from agent_magics.rows.job import Job
 from agent_magics.rows.store import RecordTable
 
@@ -177,7 +177,7 @@ async def noted(path: Path, name: str, job: Job, digest: bytes) -> AsyncIterator
         try:
             yield
         except BaseException as error:
-            job.stopped = job.stopped or str(error) or "it was interrupted"
+            job.stopped = job.stopped or short_message(error) or "it was interrupted"
             raise
         finally:
             noting.cancel()

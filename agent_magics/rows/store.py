@@ -19,7 +19,7 @@ from statistics import median_low
 from typing import Any, NamedTuple, TypeAlias
 
 from agent_magics.config_files.places import state_folder
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, short_message
 from agent_magics.rows.tables.columns import is_answer
 
 # Seconds until a group is written, and until it is on the disk itself.
@@ -98,7 +98,7 @@ class RecordTable:
             with closing(sqlite3.connect(self._path, isolation_level=None, timeout=30)) as file:
                 return file.execute(statement, values).fetchall()
         except (OSError, sqlite3.Error) as error:
-            raise FatalError(UNUSABLE.format(path=self._path, error=error)) from None
+            raise FatalError(UNUSABLE.format(path=self._path, error=short_message(error))) from None
 
 
 def _make(path: Path) -> None:
@@ -139,7 +139,7 @@ class AnswerStore:
             self._reader = AnswerReader(self.path)
         except (OSError, ValueError, sqlite3.Error) as error:
             self._thread.shutdown()
-            raise FatalError(UNUSABLE.format(path=self.path, error=error)) from None
+            raise FatalError(UNUSABLE.format(path=self.path, error=short_message(error))) from None
         self._writing = asyncio.create_task(self._write_groups())
         self.newest = self._file.newest
 
@@ -152,7 +152,7 @@ class AnswerStore:
         try:
             return self._reader.find(keys)
         except (OSError, sqlite3.Error) as error:
-            raise FatalError(UNUSABLE.format(path=self.path, error=error)) from None
+            raise FatalError(UNUSABLE.format(path=self.path, error=short_message(error))) from None
 
     def keep(self, key: bytes, stored: Stored, then: Then) -> None:
         """Keep an answer; `then` is called on the loop."""
@@ -200,7 +200,7 @@ class AnswerStore:
         try:
             return await loop.run_in_executor(self._thread, function, *arguments)
         except (OSError, sqlite3.Error) as error:
-            raise FatalError(UNUSABLE.format(path=self.path, error=error)) from None
+            raise FatalError(UNUSABLE.format(path=self.path, error=short_message(error))) from None
 
 
 class AnswerReader:

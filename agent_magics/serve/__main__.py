@@ -15,7 +15,7 @@ from mcp.server.stdio import stdio_server
 
 from agent_magics import Agent
 from agent_magics.protocol.config import ApprovalPolicy, SandboxPolicy
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, short_message
 from agent_magics.serve.place import CallPlace
 from agent_magics.serve.protocol import ToolServer
 
@@ -97,7 +97,7 @@ def main(arguments: Sequence[str]) -> int:
         with agent, suppress(KeyboardInterrupt):
             asyncio.run(serve_streams(agent))
     except FatalError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"{short_message(error)}\n")
         return 2
     return 0
 

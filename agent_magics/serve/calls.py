@@ -10,7 +10,7 @@ from typing import Any
 from mcp_types import ElicitResult
 
 from agent_magics.engine.foreground.host import Host
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, short_message
 from agent_magics.protocol.events import ApprovalRequested, Event, Question, ToolCallUpdated
 from agent_magics.protocol.tools import ToolOutput
 from agent_magics.serve.asking import ClientHost
@@ -104,7 +104,7 @@ class OutsideCall:
         try:
             return self._work.result(timeout=0)
         except FatalError as error:
-            return ToolOutput(str(error), success=False)
+            return ToolOutput(short_message(error), success=False)
         except CancelledError:
             return ToolOutput("The call was stopped before it ended.", success=False)
 

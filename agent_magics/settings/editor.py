@@ -6,7 +6,7 @@ Law: only settings that the person's own file may have too; so never a key.
 from collections.abc import Mapping
 from typing import Any
 
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, short_message
 from agent_magics.settings.table import settings_in_editor
 from agent_magics.settings.validation import validated
 
@@ -35,4 +35,4 @@ def read_editor_settings() -> dict[str, object]:
     try:
         return validated(dict(_reported))
     except FatalError as error:
-        raise FatalError(f"In JupyterLab's settings editor: {error}") from None
+        raise FatalError(f"In JupyterLab's settings editor: {short_message(error)}") from None

@@ -16,7 +16,7 @@ from agent_magics.config_files.places import FOLDER, user_config_file
 from agent_magics.config_files.toml_places import TomlPlaces, decode, parse_toml, read_settings
 from agent_magics.config_files.trust import Trustable, digest_of
 from agent_magics.protocol.config import Where
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, short_message
 from agent_magics.settings.table import DEFAULTS, SETTINGS, settings_in
 from agent_magics.settings.validation import validated
 from agent_magics.text.brief import meant
@@ -121,7 +121,7 @@ def tightening(
             try:
                 stricter = _stricter(name, value, below.get(name, getattr(DEFAULTS, name, None)))
             except FatalError as error:
-                left_out.append(f"{settings.place(name)} is left out: {error}")
+                left_out.append(f"{settings.place(name)} is left out: {short_message(error)}")
             else:
                 taken[name] = stricter
     return taken, left_out
@@ -154,7 +154,7 @@ def _checked(found: FileSettings) -> dict[str, object]:
         try:
             checked |= validated({name: value})
         except FatalError as error:
-            raise FatalError(f"{found.place(name)}: {error}") from None
+            raise FatalError(f"{found.place(name)}: {short_message(error)}") from None
     return checked
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from agent_magics.config_files.places import user_config_file
 from agent_magics.files.plain_files import file_stamp
 from agent_magics.protocol.config import Settings
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, short_message
 from agent_magics.settings.editor import read_editor_settings
 from agent_magics.settings.files import (
     ProjectSettings,
@@ -121,7 +121,7 @@ def _from_project(folder: Path, held: Mapping[str, Any]) -> tuple[dict[str, Any]
     try:
         found = project.read()
     except FatalError as error:  # a faulty file of a project must not stop the person's work
-        return {}, [f"The project's settings are left out: {error}"]
+        return {}, [f"The project's settings are left out: {short_message(error)}"]
     if not found:
         return {}, []
     if project.is_trusted(found):

@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
 
-from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.errors import RespondToModel, short_message
 from agent_magics.symbols.text import SourceText, one_line
 from agent_magics.symbols.types import Symbol
 
@@ -45,7 +45,7 @@ def parse_python(text: str, shown: str) -> ast.Module:
     except SyntaxError as error:
         why = f"line {error.lineno}: {error.msg}"
     except (ValueError, RecursionError, MemoryError, SystemError) as error:
-        why = str(error)  # a NUL; nesting beyond the parser
+        why = short_message(error)  # a NUL; nesting beyond the parser
     raise NotPython(shown, why)
 
 

@@ -14,7 +14,7 @@ from agent_magics.dispatch.arguments.validation_errors import (
 from agent_magics.dispatch.schema.annotations import Schema
 from agent_magics.dispatch.schema.generation import describe
 from agent_magics.dispatch.schema.signature import name_of, read_parameters
-from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.errors import RespondToModel, short_message
 from agent_magics.protocol.items import json_or
 
 _CORE_CONFIG: Any = {"coerce_numbers_to_str": True, "extra_fields_behavior": "forbid"}
@@ -169,7 +169,7 @@ class ArgumentBinder:
                 "(a lone surrogate). Nothing was run; send the whole arguments again."
             ) from None
         except ValueError as error:
-            raise RespondToModel(explain_syntax(str(error), text, self._name)) from None
+            raise RespondToModel(explain_syntax(short_message(error), text, self._name)) from None
 
 
 def _read_data(value: object) -> Any:

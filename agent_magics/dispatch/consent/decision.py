@@ -22,7 +22,7 @@ from agent_magics.dispatch.consent.edits import editable_of, readable_payload
 from agent_magics.dispatch.consent.questions import requested_actions, scopes_of
 from agent_magics.dispatch.pool import POOL
 from agent_magics.dispatch.registry import ToolInvocation
-from agent_magics.protocol.errors import FatalError, RespondToModel, TurnAbort
+from agent_magics.protocol.errors import FatalError, RespondToModel, TurnAbort, short_message
 from agent_magics.protocol.events import ApprovalDecided, ApprovalRequested, Warned
 from agent_magics.protocol.items import Json
 from agent_magics.protocol.ops import Answer
@@ -143,7 +143,8 @@ class Consent:
                 await asyncio.wrap_future(POOL.submit(self._growing.add, proposed, comment))
                 return
             except (OSError, FatalError) as error:
-                message = f"The rule was not saved, the answer holds for this session: {error}"
+                why = short_message(error)
+                message = f"The rule was not saved, the answer holds for this session: {why}"
                 invocation.context.turn.emit(Warned, message=message)
         self.grant(requirement.actions, decision)
 

@@ -28,7 +28,13 @@ from agent_magics.dispatch.schema.signature import context_parameter, signature_
 from agent_magics.dispatch.stages.attempt import forget_error, run_off_loop
 from agent_magics.dispatch.stages.stored_outputs import refer, with_reference
 from agent_magics.dispatch.tool import Assess, Tool
-from agent_magics.protocol.errors import AgentMagicsError, RespondToModel, error_text, full_message
+from agent_magics.protocol.errors import (
+    AgentMagicsError,
+    RespondToModel,
+    error_text,
+    full_message,
+    short_message,
+)
 from agent_magics.protocol.items import json_object
 from agent_magics.protocol.tools import (
     CustomPayload,
@@ -142,7 +148,9 @@ class FunctionToolHandler(ToolHandler):
             try:
                 return assess(self._arguments(invocation), invocation.context)
             except OSError as error:  # a path that may not be looked up, or not any more
-                raise RespondToModel(f"{self.options.name} was not run: {error}.") from error
+                raise RespondToModel(
+                    f"{self.options.name} was not run: {short_message(error)}."
+                ) from error
         try:
             actions = list(assess(self._arguments(invocation), invocation.context))
             if not all(issubclass(type(action), Action) for action in actions):

@@ -15,7 +15,7 @@ from typing import Any, get_args, get_origin
 from agent_magics.dispatch.results.values import safe_repr
 from agent_magics.dispatch.schema.annotations import Schema
 from agent_magics.dispatch.schema.signature import Parameter, name_of, once_each, read_parameters
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, short_message
 
 # Keywords that the provider enforces in strict mode; all others are either described to
 # the model in words (DESCRIBED) or makes a schema unfit for strict mode.
@@ -147,7 +147,7 @@ def _check_parameter(fn: Callable[..., Any], parameter: Parameter) -> None:
         _generate([parameter])
     except Exception as error:  # pydantic, or a type's own hook, may raise anything
         kind = _type_words(parameter.annotation)
-        detail = f" ({error})" if isinstance(error, _NoJsonForm) else ""
+        detail = f" ({short_message(error)})" if isinstance(error, _NoJsonForm) else ""
         raise FatalError(
             f"{name_of(fn)}: parameter {parameter.name!r} has the type {kind}, which a model "
             f"cannot send as JSON{detail}; take a name, a path or plain values instead (str, int, "

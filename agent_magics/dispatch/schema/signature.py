@@ -14,7 +14,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.schema.annotations import Schema, describe_annotation
 from agent_magics.dispatch.schema.docstring import parse_docstring
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, short_message
 
 R = TypeVar("R")
 
@@ -185,8 +185,8 @@ def _resolve(fn: Callable[..., Any], given: inspect.Parameter, namespaces: _Name
     except Exception as error:  # evaluating an annotation may raise anything
         raise FatalError(
             f"{name_of(fn)}: the annotation {given.annotation!r} of parameter {given.name!r} "
-            f"cannot be resolved ({error}); define or import that name at module level, or write "
-            "the class itself instead of a string."
+            f"cannot be resolved ({short_message(error)}); define or import that name at "
+            "module level, or write the class itself instead of a string."
         ) from None
 
 

@@ -22,7 +22,7 @@ from agent_magics.dispatch.hooks import Hooks
 from agent_magics.dispatch.registry import ToolHandler, ToolInvocation
 from agent_magics.dispatch.stages.attempt import run_tool
 from agent_magics.protocol.config import ApprovalPolicy
-from agent_magics.protocol.errors import RespondToModel, SandboxDenied, full_message
+from agent_magics.protocol.errors import RespondToModel, SandboxDenied, full_message, short_message
 from agent_magics.protocol.events import ApprovalDecided
 from agent_magics.protocol.items import InputText
 from agent_magics.protocol.ops import Answer
@@ -199,7 +199,7 @@ class ToolOrchestrator:
         try:
             edited = edited_call(call.invocation.call, answer)
         except ValueError as error:
-            reason = f"what you typed is no command line: {error}"
+            reason = f"what you typed is no command line: {short_message(error)}"
             await self._ask(call, replace(requirement, reason=reason))
             return
         if edited is not None:
@@ -253,15 +253,15 @@ class ToolOrchestrator:
                     invocation, requirement, otherwise="It was not repeated outside the sandbox."
                 )
             except RespondToModel as denial:
-                raise RespondToModel(f"{denied}\n{denial}") from None
+                raise RespondToModel(f"{full_message(denied)}\n{full_message(denial)}") from None
             await self._consent.keep(invocation, requirement, answer.decision)
         else:
             self._consent.record_unasked(invocation, [action], requirement)
         if isinstance(requirement, Forbidden):
-            raise RespondToModel(f"{denied}\n{requirement.reason}")
+            raise RespondToModel(f"{full_message(denied)}\n{requirement.reason}")
         call.asked = True
         if not self._is_unchanged(call, call.handler.assess(invocation)):
-            raise RespondToModel(f"{denied}\n{_not_run(call)}")
+            raise RespondToModel(f"{full_message(denied)}\n{_not_run(call)}")
         call.status.bypass_sandbox, call.status.read_only = True, False
         output = await run_tool(call)
         return _with_note(output, "The sandbox refused this, and it was repeated outside of it.")

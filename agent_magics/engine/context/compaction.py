@@ -143,7 +143,7 @@ class Compaction:
         try:
             self._apply(await self._replace_old("", kept=0))
         except _CompactionFailed as failure:
-            raise FatalError(f"Not shortened, and nothing was lost: {failure}.") from None
+            raise FatalError(f"Not shortened, and nothing was lost: {clause(failure)}.") from None
 
     # -- the two ways -----------------------------------------------------------------------------
 

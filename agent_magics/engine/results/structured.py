@@ -16,7 +16,13 @@ from agent_magics.dispatch.arguments.decoding import ArgumentBinder, validator_o
 from agent_magics.dispatch.results.values import safe_repr
 from agent_magics.dispatch.schema.generation import HANDLE, describe
 from agent_magics.engine.results.frames import FrameForm, is_frame_type
-from agent_magics.protocol.errors import FatalError, RespondToModel, error_text
+from agent_magics.protocol.errors import (
+    FatalError,
+    RespondToModel,
+    error_text,
+    full_message,
+    short_message,
+)
 from agent_magics.text.brief import brief
 
 # Where the type is no object its value stands under this name: providers take only objects.
@@ -125,7 +131,7 @@ class OutputType:
             _, named = self._binder.bind_json(written)
             return self._finish(named[VALUE])
         except RespondToModel as problem:
-            raise RespondToModel(self._placed(str(problem))) from None
+            raise RespondToModel(self._placed(full_message(problem))) from None
         except FatalError:
             raise
         except BaseException as error:  # a validator of the caller's own may raise anything
@@ -191,7 +197,7 @@ def _answer_schema(reader: Callable[..., Any], kind: object) -> tuple[Any, dict[
     try:
         core, whole = describe(reader)
     except FatalError as error:
-        found = re.search(r"JSON( \(.*?\));", str(error))
+        found = re.search(r"JSON( \(.*?\));", short_message(error))
         why = found[1] if found else ""
         raise FatalError(NO_TYPE.format(shown=type_name(kind), why=why)) from None
     if _has_handle(whole):

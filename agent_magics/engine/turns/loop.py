@@ -15,7 +15,7 @@ from agent_magics.engine.notifications import report_repetition
 from agent_magics.engine.repetition.detector import say_once
 from agent_magics.engine.results.structured import REPAIR, REPAIR_SHOWN, OutputType, UnfitAnswer
 from agent_magics.engine.turn_config import TurnConfig
-from agent_magics.protocol.errors import FatalError, RespondToModel, clause
+from agent_magics.protocol.errors import FatalError, RespondToModel, clause, full_message
 from agent_magics.protocol.events import ModelInformed, PromptAdded, Warned
 from agent_magics.protocol.items import (
     CallItem,
@@ -194,7 +194,7 @@ class Turn:
             output.read(text)
             return text
         except RespondToModel as refusal:
-            message = REPAIR.format(problems=refusal)
+            message = REPAIR.format(problems=full_message(refusal))
         self._history.append(UserMessage(message, role="developer"))
         shown = REPAIR_SHOWN.format(kind=output.name)
         self.context.emit(ModelInformed, message=message, shown=shown)
@@ -204,7 +204,7 @@ class Turn:
         try:
             output.read(mended)
         except RespondToModel as refusal:
-            raise UnfitAnswer(output.failure(str(refusal)), mended) from None
+            raise UnfitAnswer(output.failure(full_message(refusal)), mended) from None
         return mended
 
     # -- the tools' side ------------------------------------------------------------------------
@@ -231,7 +231,7 @@ class Turn:
         try:
             return self._runtime.start(self._runtime.router.build_tool_call(item))
         except RespondToModel as refusal:
-            return asyncio.create_task(_refused(str(refusal)))
+            return asyncio.create_task(_refused(full_message(refusal)))
 
     def _keep_finished(
         self, items: Sequence[CallItem], tasks: Sequence["asyncio.Task[ToolOutput]"]

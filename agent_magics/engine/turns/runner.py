@@ -270,7 +270,7 @@ def ending_of(error: BaseException, agent: str, secrets: Sequence[str]) -> Endin
     """
     match error:
         case UnfitAnswer():
-            return TurnFailed, {"error": str(error), "text": error.text}
+            return TurnFailed, {"error": short_message(error), "text": error.text}
         case FatalError():
             return TurnFailed, {"error": short_message(error)}
         case TurnAbort():

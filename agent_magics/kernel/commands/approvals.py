@@ -6,7 +6,7 @@ from agent_magics.approval.rules import RuleBook
 from agent_magics.approval.rules_file import Rule
 from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, short_message
 from agent_magics.render.markdown import code_span
 from agent_magics.render.tables import table
 
@@ -65,7 +65,9 @@ def _revoke(notebook: NotebookAgents, number: int = 0) -> str:
         try:
             book.remove(one)
         except OSError as error:
-            raise FatalError(f"The rule {one.text} could not be taken out: {error}.") from None
+            raise FatalError(
+                f"The rule {one.text} could not be taken out: {short_message(error)}."
+            ) from None
     return _listing(notebook)
 
 

@@ -18,7 +18,7 @@ from agent_magics.models.providers.keys import (
     shared_key_of,
 )
 from agent_magics.protocol.config import Settings
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, short_message
 from agent_magics.render.markdown import code_span
 from agent_magics.text.secrets import KEY_LIKE
 
@@ -77,7 +77,7 @@ def describe_key(settings: Settings) -> str:
     try:
         found = stored_key(address)
     except FatalError as error:
-        return str(error)
+        return short_message(error)
     if found is not None:
         return f"for {place}: {found.where}"
     if shared_key_of(address):

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from agent_magics.engine.foreground.interrupt import interruptible
-from agent_magics.protocol.errors import FatalError, error_text
+from agent_magics.protocol.errors import FatalError, error_text, short_message
 from agent_magics.protocol.events import CellChanged
 from agent_magics.settings.editor import report
 
@@ -303,7 +303,7 @@ class LabLink:
         try:
             return self.answers[about](question)
         except FatalError as error:
-            return {"refused": str(error)}
+            return {"refused": short_message(error)}
         except Exception as error:
             return {"refused": f"the kernel cannot answer about {about}: {error_text(error)}"}
 

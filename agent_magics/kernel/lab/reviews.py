@@ -8,7 +8,7 @@ from agent_magics.app import Agent
 from agent_magics.engine.file_changes.review import TurnReview
 from agent_magics.files.paths import shown_path
 from agent_magics.kernel.lab.link import Data, LabLink
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, short_message
 from agent_magics.protocol.items import Json
 
 # Characters of all diffs, and the changes, that a page is sent.
@@ -38,7 +38,7 @@ def answer_review(lab: LabLink, question: Data) -> dict[str, Json]:
     try:
         said = _act(agent, review, question)
     except FatalError as error:
-        said = str(error)
+        said = short_message(error)
     return {**_described(review), "said": said}
 
 

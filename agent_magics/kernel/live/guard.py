@@ -24,7 +24,7 @@ from agent_magics.engine.thread import shared_engine
 from agent_magics.files.beneath import real_path
 from agent_magics.files.own_places import is_below
 from agent_magics.kernel.live.guard_events import WATCHED, Hit, Rails
-from agent_magics.protocol.errors import FatalError, RespondToModel, TurnAbort
+from agent_magics.protocol.errors import FatalError, RespondToModel, TurnAbort, full_message
 
 _SENTINEL = "_agent_magics_guard"
 _IMPORTS = "<frozen importlib._bootstrap>"
@@ -144,7 +144,7 @@ class Guard:
             with self._uncaptured():
                 foreground.block_on(shared_engine().spawn(asking))
         except RespondToModel as refusal:
-            return str(refusal).partition(" was not run: ")[2] or str(refusal)
+            return full_message(refusal).partition(" was not run: ")[2] or full_message(refusal)
         except (TurnAbort, FatalError) as error:
             raise self._stop(error) from None
         return ""

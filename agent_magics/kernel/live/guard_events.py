@@ -13,7 +13,7 @@ from agent_magics.files.beneath import real_path
 from agent_magics.files.own_places import is_below
 from agent_magics.files.paths import write_kind
 from agent_magics.protocol.config import RunConfig, SandboxPolicy
-from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.errors import RespondToModel, full_message
 from agent_magics.text.brief import brief_line
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -140,7 +140,7 @@ class Rails:
         try:
             allowed, why = write_kind(Path(real), self._roots, self._read_only)
         except RespondToModel as error:  # another thread changes it
-            allowed, why = False, str(error)
+            allowed, why = False, full_message(error)
         if allowed:
             folder, name = os.path.split(absolute)
             if f"{real_path(folder)}/{name}" == real:

@@ -32,6 +32,7 @@ from agent_magics.kernel.live.displayed import (
     in_brief,
     read_display,
 )
+from agent_magics.protocol.errors import error_text
 
 _LENGTH = struct.Struct("!I")
 _READ_SIZE = 1 << 16
@@ -200,7 +201,7 @@ class Driver:
                 # With the person's module paths: classes may come from modules of the workspace.
                 self._shell.user_ns[name] = eval("loads(data)", {**_PERSONS, "data": data})
             except Exception as error:
-                failed[name] = f"{type(error).__name__}: {error}"
+                failed[name] = error_text(error)
         return failed
 
     def _run(self, code: str) -> str:

@@ -22,7 +22,7 @@ from agent_magics.dispatch.results.values import library_class
 from agent_magics.dispatch.tool import is_tool
 from agent_magics.engine.foreground.waiting import SERVING, Foreground
 from agent_magics.engine.thread import shared_engine
-from agent_magics.protocol.errors import FatalError, TurnAbort
+from agent_magics.protocol.errors import FatalError, TurnAbort, short_message
 from agent_magics.protocol.tools import ToolOutput
 from agent_magics.tools.catalog.stubs import NOT_FROM_CODE, call_signature
 from agent_magics.tools.commands.run import CommandReport
@@ -160,7 +160,7 @@ class LiveTools:
     def end_with(self, error: TurnAbort | FatalError) -> BaseException:
         """Store the error that ended the turn, and return the exception that ends the code."""
         self.stop = error
-        return _TurnEnded(str(error))
+        return _TurnEnded(short_message(error))
 
     def _start(self, name: str, arguments: Mapping[str, Any]) -> "Future[ToolOutput]":
         self._check(name)

@@ -30,6 +30,7 @@ from agent_magics.protocol.mcp import (
     McpServerConfig,
     Sampling,
 )
+from agent_magics.text.brief import brief_line
 from agent_magics.time_limit import CancellingLimit, TimeLimit
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ class Calls:
         except NO_RESULT as error:
             raise RespondToModel(
                 f"The MCP server {self._config.name!r} answered the call of {tool!r} with what is "
-                f"no result: {_first_line(error)}. Whether it did its work is unknown."
+                f"no result: {brief_line(clause(error), 300)}. Whether it did its work is unknown."
             ) from None
         finally:
             call.end()
@@ -248,8 +249,6 @@ def _check(tool: str, arguments: Mapping[str, Json]) -> None:
     try:
         json.dumps(arguments, ensure_ascii=False, allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise RespondToModel(f"The arguments for {tool!r} are not valid JSON: {error}.") from None
-
-
-def _first_line(error: BaseException) -> str:
-    return clause(str(error).partition("\n")[0][:300]) or type(error).__name__
+        raise RespondToModel(
+            f"The arguments for {tool!r} are not valid JSON: {clause(error)}."
+        ) from None

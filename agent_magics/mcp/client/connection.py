@@ -26,7 +26,7 @@ from agent_magics.mcp.environment import McpEnvironment
 from agent_magics.mcp.server_secrets import Redactor
 from agent_magics.mcp.transports.http import HttpTransport
 from agent_magics.mcp.transports.stdio import StdioTransport
-from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.errors import RespondToModel, short_message
 from agent_magics.protocol.items import Content, Json
 from agent_magics.protocol.mcp import (
     McpCallbacks,
@@ -256,7 +256,7 @@ class McpLink:
                 async for _ in events:
                     self._mark_stale()
         except Exception as error:
-            self._log.note(f"changes are not told any more: {error}")
+            self._log.note(f"changes are not told any more: {short_message(error)}")
 
     async def _on_message(self, message: object) -> None:
         match message:

@@ -26,7 +26,7 @@ def describe(error: BaseException) -> str:
         return ""
     if isinstance(error, MCPError):
         return f"it refused: {clause(error.error.message)} (error {error.error.code})"
-    return clause(brief_line(str(error), 300)) or type(error).__name__
+    return brief_line(clause(error), 300)
 
 
 def core_of(error: BaseException) -> BaseException:

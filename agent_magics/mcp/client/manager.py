@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agent_magics.mcp.client.server import McpServer
 from agent_magics.mcp.environment import McpEnvironment, Spawn
-from agent_magics.protocol.errors import FatalError, RespondToModel
+from agent_magics.protocol.errors import FatalError, RespondToModel, full_message
 from agent_magics.protocol.mcp import McpServerConfig, McpServerState, McpStatus, McpTool
 
 _TURN_FIRST = 0.05  # seconds; shorter than any model's answer
@@ -130,7 +130,7 @@ class McpConnectionManager:
                 await each.standing.ready()
             except RespondToModel as error:
                 raise FatalError(
-                    f"{error} The configuration says that it is required"
+                    f"{full_message(error)} The configuration says that it is required"
                     f"{f' ({each.config.source})' if each.config.source else ''}; mend it, or set "
                     "required = false."
                 ) from None

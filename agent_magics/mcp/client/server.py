@@ -13,7 +13,13 @@ from agent_magics.mcp.client.status import Standing
 from agent_magics.mcp.endings import HandshakeRefused, LinkLost, LoginNeeded
 from agent_magics.mcp.environment import McpEnvironment
 from agent_magics.mcp.server_secrets import Redactor
-from agent_magics.protocol.errors import FatalError, RespondToModel, clause
+from agent_magics.protocol.errors import (
+    FatalError,
+    RespondToModel,
+    clause,
+    error_text,
+    short_message,
+)
 from agent_magics.protocol.items import Content, Json
 from agent_magics.protocol.mcp import (
     McpCallbacks,
@@ -151,11 +157,12 @@ class McpServer:
         except ImportError as error:
             self.standing.become(
                 McpStatus.FAILED,
-                f'needs a package that is not there ({error}): pip install "agent-magics[mcp]".',
+                f"needs a package that is not there ({short_message(error)}): "
+                'pip install "agent-magics[mcp]".',
             )
         except Exception as error:
             _LOG.exception("the owner of MCP server %r failed", self.config.name)
-            self.standing.become(McpStatus.FAILED, f"failed here: {error!r}.")
+            self.standing.become(McpStatus.FAILED, f"failed here: {clause(error_text(error))}.")
         finally:
             self._link = None
             if self._owner is asyncio.current_task():
@@ -224,7 +231,7 @@ class McpServer:
             async with asyncio.timeout(self.config.startup_timeout_sec):
                 await link.list_tools()
         except (LinkLost, RespondToModel, TimeoutError) as error:
-            self.log.note(f"its tools could not be listed again: {error}")
+            self.log.note(f"its tools could not be listed again: {short_message(error)}")
             return
         self._show(link)
         with suppress(TimeoutError):

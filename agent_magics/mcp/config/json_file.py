@@ -11,7 +11,7 @@ from typing import Any
 
 from agent_magics.config_files.json_places import JsonPlaces, parse_json
 from agent_magics.mcp.config.table import LONGEST_SHOWN, TableReader
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, clause
 from agent_magics.protocol.mcp import McpServerConfig
 from agent_magics.text.brief import brief
 
@@ -69,7 +69,9 @@ def read_mcp_json(
         try:
             found.append(reader.read(name, _as_table(table, environment, place, name)))
         except _Unusable as needs:
-            left_out.append(f"MCP server {name!r} is left out: {place(name, '')} needs {needs}.")
+            left_out.append(
+                f"MCP server {name!r} is left out: {place(name, '')} needs {clause(needs)}."
+            )
     return found, left_out
 
 

@@ -10,6 +10,7 @@ from agent_magics.mcp.elicitation.forms import (
     host_of,
 )
 from agent_magics.mcp.elicitation.user_input import question_fields
+from agent_magics.protocol.errors import short_message
 from agent_magics.protocol.events import FormRequested, UserInputRequested
 from agent_magics.protocol.items import JsonMapping, JsonObject
 from agent_magics.protocol.mcp import Elicitation
@@ -48,7 +49,7 @@ def unusable(question: FormRequested) -> str:
         checked_content(question, None)
     except UnusableForm as problem:
         asker = getattr(question, "server", "the model")
-        return f"the question of {asker} cannot be shown: {problem}"
+        return f"the question of {asker} cannot be shown: {short_message(problem)}"
     return ""
 
 

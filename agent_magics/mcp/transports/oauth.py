@@ -122,7 +122,7 @@ class Tokens:
                 httpx2.InvalidURL,
                 OSError,
             ) as error:
-                message = clause(brief_line(self._redact(str(error)), 300))
+                message = brief_line(self._redact(clause(error)), 300)
                 raise FatalError(f"The login to {config.name!r} failed: {message}.") from None
         if "tokens" not in self._kept:
             raise FatalError(f"The MCP server {config.name!r} did not ask for a login.")

@@ -205,7 +205,7 @@ def _name_of(keyring: object) -> str:
 
 
 def _message_of(error: Exception) -> str:
-    return clause(brief_line(str(error), 200)) or type(error).__name__
+    return brief_line(clause(error), 200)
 
 
 # -- the file -------------------------------------------------------------------------------------

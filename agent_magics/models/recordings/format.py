@@ -17,7 +17,7 @@ from typing import get_args
 from agent_magics.files.plain_files import load_json, read_plain
 from agent_magics.models.recordings.handwritten import read_reply, write_reply
 from agent_magics.models.wire_capture import HEADERS, Ending
-from agent_magics.protocol.errors import FatalError, clause
+from agent_magics.protocol.errors import FatalError, clause, short_message
 from agent_magics.protocol.items import JsonMapping, JsonObject
 from agent_magics.text.brief import brief
 
@@ -200,7 +200,7 @@ def _read_object(line: bytes) -> JsonObject:
     except UnicodeDecodeError as error:
         raise _BadLine(f"not UTF-8 (byte {error.start + 1})", torn=True) from None
     except ValueError as error:
-        raise _BadLine(f"not JSON ({error})", torn=True) from None
+        raise _BadLine(f"not JSON ({short_message(error)})", torn=True) from None
     if not isinstance(data, dict):
         raise _BadLine("not a JSON object")
     return data
@@ -264,7 +264,7 @@ def _read_answer(data: JsonMapping) -> RecordedAnswer:
         try:
             return RecordedAnswer(write_reply(read_reply(data["reply"])).decode("utf-8", "replace"))
         except ValueError as problem:
-            raise _BadLine(str(problem)) from None
+            raise _BadLine(short_message(problem)) from None
     known = {name: value for name, value in headers.items() if name in HEADERS}
     return RecordedAnswer(_text_in(data, "sse"), wire, status, known, _text_in(data, "body"), ended)
 

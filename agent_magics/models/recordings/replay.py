@@ -32,7 +32,7 @@ from agent_magics.models.wires.answer import read_answer
 from agent_magics.models.wires.chat.model import ChatWire
 from agent_magics.models.wires.remote import Wire
 from agent_magics.models.wires.responses.model import ResponsesWire
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, short_message
 from agent_magics.protocol.items import (
     CALL_TYPES,
     Item,
@@ -172,11 +172,11 @@ class ReplayModel:
         """Add to an error where it comes from: recorded as such, or a malformed line."""
         where = f"{self.path.name}, line {exchange.line}"
         if exchange.answer.ended:
-            message = f"As recorded in {where}: {error}"
+            message = f"As recorded in {where}: {short_message(error)}"
         else:
             message = (
-                f"The answer in the recording {where}, cannot be played ({error}). Was it changed "
-                f"by hand? Mend the line, or {self._rerecord()}."
+                f"The answer in the recording {where}, cannot be played ({short_message(error)}). "
+                f"Was it changed by hand? Mend the line, or {self._rerecord()}."
             )
         error.args = (message,)
         return error

@@ -19,7 +19,7 @@ from agent_magics.models.faults import Fault, UnknownModel, UnsupportedWire
 from agent_magics.models.providers.endpoints import Dialect, dialect_of
 from agent_magics.models.wires.schema_forms import fit_schema
 from agent_magics.models.wires.transforms import strict_form
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, short_message
 from agent_magics.protocol.items import JsonMapping, JsonObject
 
 # The API requires a name, which the model sees.
@@ -71,5 +71,5 @@ def is_refusal(fault: FatalError) -> bool:
         isinstance(fault, Fault)
         and not fault.passing
         and not isinstance(fault, (UnsupportedWire, UnknownModel))
-        and _REFUSED.search(str(fault)) is not None
+        and _REFUSED.search(short_message(fault)) is not None
     )

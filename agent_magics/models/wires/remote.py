@@ -50,7 +50,7 @@ from agent_magics.models.sdk import (
 from agent_magics.models.wire_capture import Ending, WireCapture
 from agent_magics.models.wires.answer import AnswerDecoder, read_answer
 from agent_magics.models.wires.answer_schema import is_refusal
-from agent_magics.protocol.errors import FatalError, clause
+from agent_magics.protocol.errors import FatalError, clause, short_message
 from agent_magics.protocol.items import JsonMapping, Usage
 
 # Seconds for establishing a connection, and for the list of a server's models.
@@ -192,7 +192,7 @@ class RemoteModel:
                         yield event
             except UnsupportedWire as fault:
                 if name == names[-1]:
-                    raise Fault(str(fault)) from None
+                    raise Fault(short_message(fault)) from None
             else:
                 if len(self._wires) > 1:
                     remember_wire(address, name)
@@ -215,7 +215,7 @@ class RemoteModel:
                 capture.end("silent")
                 raise silent(address, self._timeout) from None
             capture.end("cut")
-            reason = brief(str(error)) or type(error).__name__
+            reason = brief(short_message(error)) or type(error).__name__
             raise cut_short(f"the connection to {address} broke: {reason}") from None
         finally:
             await response.close()

@@ -7,7 +7,7 @@ from agent_magics.engine.context.history import History
 from agent_magics.engine.cost import cost_of
 from agent_magics.models.base import ContextOverflow, ItemDone, Model, ModelRequest, ResponseDone
 from agent_magics.models.faults import Fault
-from agent_magics.protocol.errors import FatalError, error_text
+from agent_magics.protocol.errors import FatalError, error_text, short_message
 from agent_magics.protocol.items import AssistantMessage, Content, Usage, text_of
 from agent_magics.rows.asking import Pace, RowAnswer, RowQuestion
 
@@ -38,11 +38,11 @@ class ModelAsker:
                 await asyncio.sleep(0)  # a recording answers at once: the others get their turn
                 return await self._ask(question)
             except ContextOverflow as error:
-                return RowAnswer(error=str(error), kind="too long")
+                return RowAnswer(error=short_message(error), kind="too long")
             except Fault as fault:
-                return RowAnswer(error=str(fault), kind=fault.reason)
+                return RowAnswer(error=short_message(fault), kind=fault.reason)
             except FatalError as error:
-                return RowAnswer(error=str(error), kind="no answer")
+                return RowAnswer(error=short_message(error), kind="no answer")
             except Exception as error:  # a program's own model may raise anything
                 return RowAnswer(error=error_text(error), kind=type(error).__name__)
             finally:

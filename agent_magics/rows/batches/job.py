@@ -12,7 +12,7 @@ from typing import Any
 
 from agent_magics.models.faults import Fault
 from agent_magics.models.providers.catalog import find_model
-from agent_magics.protocol.errors import FatalError, RespondToModel
+from agent_magics.protocol.errors import FatalError, RespondToModel, full_message, short_message
 from agent_magics.protocol.items import Content, Item, UserMessage
 from agent_magics.rows.asking import RowAnswer
 from agent_magics.rows.batches.api import Batch, BatchApi, hours_left
@@ -175,7 +175,7 @@ class BatchJob(Job):
         except FatalError as error:
             self._fail(error)
         except OSError as error:
-            self._fail(FatalError(NOT_WRITTEN.format(error=error)))
+            self._fail(FatalError(NOT_WRITTEN.format(error=short_message(error))))
 
     async def _pack(self, start: Callable[[Coroutine[Any, Any, None]], None]) -> None:
         """Write the queued rows into files, and send each file that is full."""
@@ -195,7 +195,7 @@ class BatchJob(Job):
                 pack = pack or await self._begin_pack()
                 pack.add(key, line)
             except OSError as error:
-                self._fail(FatalError(NOT_WRITTEN.format(error=error)))
+                self._fail(FatalError(NOT_WRITTEN.format(error=short_message(error))))
                 self._settle(key, Outcome(None, str(self._failure)), "not asked")
                 continue
             self.progress.in_flight += 1
@@ -239,7 +239,7 @@ class BatchJob(Job):
             await asyncio.to_thread(self._ledger.add, sent, pack.keys)
             batch = await self._begin(pack)
         except (FatalError, OSError) as error:
-            failure = FatalError(NOT_WRITTEN.format(error=error))
+            failure = FatalError(NOT_WRITTEN.format(error=short_message(error)))
             failure = error if isinstance(error, FatalError) else failure
             self._give_up_batch(pack.keys, str(failure), "batch refused")
             self._fail(failure)
@@ -295,7 +295,7 @@ class BatchJob(Job):
             elif batch is None and (batch := await self._api.seen(sent.id, sent.token)):
                 await self._see(sent.token, batch)
         except FatalError as error:
-            self._give_up_batch(keys, str(error), "batch lost")
+            self._give_up_batch(keys, short_message(error), "batch lost")
             return
         if batch is None:
             gone = GONE.format(id=sent.id, token=sent.token[:8])
@@ -326,7 +326,7 @@ class BatchJob(Job):
         try:
             await self._take_in(token, missing, batch)
         except (FatalError, OSError) as error:
-            self._give_up_batch(list(missing), str(error), "batch lost")
+            self._give_up_batch(list(missing), short_message(error), "batch lost")
         self._ended_one.set()
 
     async def _see(self, token: str, batch: Batch) -> None:
@@ -377,7 +377,7 @@ class BatchJob(Job):
             nonlocal left, problem
             left -= 1
             if error is not None:
-                problem = NOT_KEPT.format(error=error)
+                problem = NOT_KEPT.format(error=short_message(error))
             if key in self._pending:
                 self._settle(key, Outcome(stored.answer, None, stored.tokens, stored.cost))
             if not left:
@@ -402,10 +402,10 @@ class BatchJob(Job):
             try:
                 checked = self._value(answer)
             except RespondToModel as problem:
-                unfit = self.plan.columns.failure(str(problem))
+                unfit = self.plan.columns.failure(full_message(problem))
                 answer = replace(answer, error=unfit, kind="does not fit")
             except FatalError as failure:
-                answer = replace(answer, error=str(failure), kind="validator")
+                answer = replace(answer, error=short_message(failure), kind="validator")
         self.progress.in_flight -= 1
         self._freed.set()
         if key in self._pending:

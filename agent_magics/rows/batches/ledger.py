@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agent_magics.files.locks import is_held
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, short_message
 from agent_magics.rows.store import UNUSABLE, RecordTable
 
 KEY_BYTES = 16
@@ -75,7 +75,7 @@ class Ledger(RecordTable):
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise FatalError(UNUSABLE.format(path=folder, error=error)) from None
+            raise FatalError(UNUSABLE.format(path=folder, error=short_message(error))) from None
         return folder
 
     def add(self, sent: Sent, keys: Sequence[bytes]) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from agent_magics.models.bounds import EVENT_BYTES
 from agent_magics.models.faults import Fault, brief
 from agent_magics.models.wires.remote import Wire
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, short_message
 from agent_magics.rows.asking import RowAnswer, Terms
 from agent_magics.rows.batches.api import Batch, BatchApi
 from agent_magics.rows.batches.ledger import Ledger
@@ -94,7 +94,7 @@ def _answer(document: Any, wire: Wire, terms: Terms, address: str) -> RowAnswer:
             return read_answer(content, wire, request, address, batched=True)
         except FatalError as fault:
             kind = fault.kind if isinstance(fault, Fault) else "refused"
-            return RowAnswer(error=str(fault), kind=kind, cost=0.0)
+            return RowAnswer(error=short_message(fault), kind=kind, cost=0.0)
     if isinstance(body, dict) and isinstance(body.get("error"), dict):
         error = body["error"]
     said = error if isinstance(error, dict) else {}

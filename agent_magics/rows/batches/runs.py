@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from agent_magics.protocol.config import Settings
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, short_message
 from agent_magics.rows.batches.api import Batch, BatchApi, open_api
 from agent_magics.rows.batches.ledger import Ledger, Sent
 from agent_magics.rows.batches.results import FETCHED, fetch_results
@@ -35,7 +35,7 @@ async def refresh(settings: Settings, path: Path) -> dict[str, str]:
                 try:
                     await _refresh(api, ledger, sent)
                 except (FatalError, OSError) as problem:
-                    problems[sent.token] = str(problem)
+                    problems[sent.token] = short_message(problem)
     return problems
 
 

@@ -8,7 +8,7 @@ import json
 from contextlib import suppress
 from typing import Any
 
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, clause, short_message
 
 # Bytes of a message: of the first one, of which nobody knows yet who sent it, of another one to the
 # kernel, and of one to a worker.
@@ -42,9 +42,9 @@ class Link:
                 raise FatalError(BROKEN.format(size=size, most=most))
             message = json.loads(await self._reader.readexactly(size))
         except (OSError, asyncio.IncompleteReadError) as error:
-            raise EOFError(str(error)) from None
+            raise EOFError(short_message(error)) from None
         except (ValueError, RecursionError) as error:
-            raise FatalError(f"What came is no message: {error}.") from None
+            raise FatalError(f"What came is no message: {clause(error)}.") from None
         if not (isinstance(message, list) and message):
             raise FatalError("What came is no message.")
         return message

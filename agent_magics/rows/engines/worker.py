@@ -19,7 +19,7 @@ from typing import Any
 from agent_magics._version import __version__
 from agent_magics.models.recordings.replay import ReplayModel
 from agent_magics.protocol.codec import from_json
-from agent_magics.protocol.errors import FatalError, error_text
+from agent_magics.protocol.errors import FatalError, error_text, short_message
 from agent_magics.protocol.items import Content, Item, UserMessage
 from agent_magics.rows.askers.models import ModelAsker
 from agent_magics.rows.asking import Asker, NotSent, Pace, RowAnswer, RowQuestion, Terms
@@ -276,7 +276,7 @@ class WorkerSession:
         except EOFError:
             self._end()
         except FatalError as error:
-            self._end(str(error))
+            self._end(short_message(error))
 
     def _hear(self, message: list[Any]) -> None:
         match message:
@@ -316,7 +316,7 @@ class WorkerSession:
         try:
             answer = await self._asker.ask(RowQuestion("", self._items(given), self._terms))
         except FatalError as error:
-            self._end(str(error))
+            self._end(short_message(error))
             return
         except NotSent:
             self._link.send("unsent", [number])

@@ -18,7 +18,7 @@ from agent_magics.models.providers.endpoints import has_better_wire, remember_wi
 from agent_magics.models.retry import RetryPolicy, counted, too_long
 from agent_magics.models.wires.answer_schema import is_refusal
 from agent_magics.models.wires.remote import Wire
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, short_message
 from agent_magics.rows.asking import NotSent, Pace, RowAnswer, RowQuestion, Terms
 from agent_magics.rows.remote.exchange import RequestForm, read_answer, refusal_of
 from agent_magics.rows.remote.gate import Gate
@@ -198,7 +198,7 @@ class RowClient:
                 answer = await self._ask(question)
             except UnsupportedWire as fault:
                 if wire is wires[-1]:
-                    raise FatalError(str(fault)) from None
+                    raise FatalError(short_message(fault)) from None
                 continue
             if len(wires) > 1 and self._is_answered:
                 remember_wire(transport.address, wire.name)
@@ -263,10 +263,12 @@ class RowClient:
             fault.kind in AT_FIRST or isinstance(fault, UnknownModel | UnsupportedWire)
         )
         if first or fault.kind in FOR_ALL:
-            raise FatalError(str(fault))
+            raise FatalError(short_message(fault))
 
     def _failed(self, fault: FatalError, kind: str) -> RowAnswer:
-        return RowAnswer(error=str(self._access.without_key(fault)), kind=kind or "refused")
+        return RowAnswer(
+            error=short_message(self._access.without_key(fault)), kind=kind or "refused"
+        )
 
     # -- one request ------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from typing import IO, Any, AnyStr, NamedTuple, TypeAlias, TypeVar
 
 from agent_magics.files.beneath import real_path
 from agent_magics.files.plain_files import open_plain
-from agent_magics.protocol.errors import FatalError, error_text
+from agent_magics.protocol.errors import FatalError, error_text, short_message
 
 BATCH = 500
 _MOST_IN_LINE = 64 << 20  # bytes or characters; a file may be one line of any length
@@ -285,7 +285,7 @@ def _parse_line(number: int, line: bytes) -> dict[str, object] | Broken:
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
-        return Broken(f"line {number} of the file is no JSON ({error})")
+        return Broken(f"line {number} of the file is no JSON ({short_message(error)})")
     return row if isinstance(row, dict) else {"text": row}
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_magics.exec.process import Process
 from agent_magics.exec.servers import Deaths, LogRing, describe_exit, started
-from agent_magics.protocol.errors import FatalError, RespondToModel, clause
+from agent_magics.protocol.errors import FatalError, RespondToModel, clause, short_message
 from agent_magics.symbols.servers.process import Workplace, memory_of, start_process
 from agent_magics.symbols.servers.specs import ServerSpec, client_is_missing
 
@@ -170,7 +170,9 @@ class LanguageServer:
         try:
             process = await started(lambda: start_process(self.spec, self.root, self._place))
         except (FatalError, OSError) as error:
-            raise RespondToModel(self._sentence(f"could not be started: {error}")) from None
+            raise RespondToModel(
+                self._sentence(f"could not be started: {short_message(error)}")
+            ) from None
         self._process, self._starts, self._late = process, self._starts + 1, 0
         session: RunningServer = module.RunningServer(
             self.spec, self.language, self.root, process, self.log, self.ended
@@ -184,7 +186,7 @@ class LanguageServer:
         except (*module.ASKING_FAILED, OSError) as error:
             process.wait(0)
             await self._drop(session, process)
-            how = describe_exit(process) if not str(error) else str(error)
+            how = short_message(error) or describe_exit(process)
             raise self._failed(f"could not be started: {how}{self.log.last_words()}") from None
         except BaseException:
             await asyncio.shield(self._drop(session, process))

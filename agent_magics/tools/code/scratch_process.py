@@ -27,7 +27,7 @@ from agent_magics.dispatch.turn import LiveResult
 from agent_magics.exec.launcher.wire import Confinement
 from agent_magics.exec.process import Process
 from agent_magics.files.trusted_imports import is_trusted
-from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.errors import RespondToModel, short_message
 from agent_magics.protocol.events import ExecCommandOutputDelta, LiveOutput
 from agent_magics.protocol.items import json_object
 from agent_magics.tools.commands.confinement import ProtectedFiles, environment_for, explain_output
@@ -181,7 +181,7 @@ class ScratchProcess:
                 error = self._collect(answer, timeout, ctx)
         except _Died as died:
             self.process.end("kill")
-            raise RespondToModel(f"{answer.text}\n{died}".lstrip()) from None
+            raise RespondToModel(f"{answer.text}\n{short_message(died)}".lstrip()) from None
         return self._result(answer, error, ctx)
 
     def _result(self, answer: _RunMessages, error: str, ctx: ToolContext) -> LiveResult:

@@ -10,7 +10,7 @@ from typing import Any
 
 from agent_magics.dispatch.foreign_schemas.sanitizer import sanitize_json_schema
 from agent_magics.dispatch.foreign_schemas.signature import bound_arguments, function_of, type_of
-from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.errors import RespondToModel, full_message
 from agent_magics.protocol.mcp import McpCallbacks, McpTool
 from agent_magics.tools.mcp.by_hand import Ask, await_call, decline, wait_for_call
 from agent_magics.tools.mcp.handler import McpToolHandler
@@ -151,7 +151,7 @@ async def _call(
     try:
         result = await tools.manager.server(tool.server).call_tool(tool.name, arguments, callbacks)
     except RespondToModel as error:
-        raise McpToolError(str(error)) from None
+        raise McpToolError(full_message(error)) from None
     value = value_of(result, tool)
     if result.is_error:
         raise McpToolError(value if isinstance(value, str) else f"{tool.name} failed: {value}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.tool import tool
 from agent_magics.dispatch.turn import AgentServers
-from agent_magics.protocol.errors import FatalError, RespondToModel
+from agent_magics.protocol.errors import FatalError, RespondToModel, short_message
 from agent_magics.protocol.mcp import McpPage, McpResource
 from agent_magics.protocol.tools import ToolOutput
 from agent_magics.text.brief import meant
@@ -82,7 +82,7 @@ async def read_mcp_resource(server: str, uri: str, *, ctx: ToolContext | None = 
     try:
         contents = await servers.manager.server(server).read_resource(uri)
     except FatalError as error:
-        raise RespondToModel(str(error)) from error
+        raise RespondToModel(short_message(error)) from error
     return contents_output(contents, ctx)
 
 
@@ -122,8 +122,8 @@ async def _listed(
             page = await ask(servers.manager.server(name))
         except (RespondToModel, FatalError) as error:
             if server:
-                raise RespondToModel(str(error)) from error
-            lines.append(f"{name}: {error}")
+                raise RespondToModel(short_message(error)) from error
+            lines.append(f"{name}: {short_message(error)}")
             continue
         found += page.items
         lines += [_line(each) for each in page.items]

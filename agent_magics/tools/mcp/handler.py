@@ -20,7 +20,7 @@ from agent_magics.dispatch.results.json_text import whole_text
 from agent_magics.dispatch.results.stored import HandleStore, is_handle
 from agent_magics.dispatch.tool import ToolOptions
 from agent_magics.mcp.client.manager import McpConnectionManager
-from agent_magics.protocol.errors import FatalError, RespondToModel
+from agent_magics.protocol.errors import FatalError, RespondToModel, short_message
 from agent_magics.protocol.items import Json
 from agent_magics.protocol.mcp import McpServerConfig, McpTool
 from agent_magics.protocol.tools import (
@@ -154,7 +154,9 @@ class McpToolHandler(ToolHandler):
             server = self._manager.server(tool.server)
             result = await server.call_tool(tool.name, arguments, callbacks)
         except FatalError as error:  # only the person can repair it, but the turn can go on without
-            raise RespondToModel(f"{error} Only the person can mend this; tell them.") from error
+            raise RespondToModel(
+                f"{short_message(error)} Only the person can mend this; tell them."
+            ) from error
         output = output_of(result, tool, context)
         if not callbacks.logged:
             return output

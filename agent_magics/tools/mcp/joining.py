@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from agent_magics.dispatch.handlers.function import FunctionToolHandler
 from agent_magics.dispatch.registry import ToolHandler
 from agent_magics.mcp.client.manager import McpConnectionManager
-from agent_magics.protocol.errors import FatalError, RespondToModel
+from agent_magics.protocol.errors import FatalError, RespondToModel, full_message
 from agent_magics.protocol.mcp import McpServerState, McpStatus
 from agent_magics.protocol.tools import ConfiguredToolSpec
 from agent_magics.tools.mcp import generic as mcp_generic
@@ -177,7 +177,7 @@ class McpTools:
         try:
             await self.manager.server(server).standing.ready()
         except RespondToModel as error:
-            return str(error)
+            return full_message(error)
         self.refresh()
         reading = self._reader.pending(server)
         if reading is not None:

@@ -14,7 +14,7 @@ from agent_magics.approval.actions import Action, ActionKind
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.tool import tool
 from agent_magics.dispatch.turn import LiveDocument
-from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.errors import RespondToModel, full_message
 from agent_magics.protocol.events import CellChanged, PatchApplyEnd
 from agent_magics.protocol.items import InputImage, InputText, Json
 from agent_magics.protocol.tools import ToolOutput
@@ -215,7 +215,7 @@ async def notebook_run_cell(
             await show(outputs=_outputs_of(output))
             note = f"[Cell {cell_id} shows this.]"
         except RespondToModel as error:
-            note = f"[It ran, but the cell does not show it. {error}]"
+            note = f"[It ran, but the cell does not show it. {full_message(error)}]"
     # The outputs are shown in the cell, and in the call of python.
     details = {**output.details, "output": note}
     if isinstance(output.content, str):

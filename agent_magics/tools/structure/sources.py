@@ -14,7 +14,7 @@ from agent_magics.dispatch.pool import run_on_thread
 from agent_magics.files.paths import resolve_path, shown_below
 from agent_magics.files.search.candidates import SearchedFiles
 from agent_magics.files.text import windows
-from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.errors import RespondToModel, short_message
 from agent_magics.protocol.items import Json
 from agent_magics.symbols.parsing import can_parse, parse_symbols
 from agent_magics.symbols.servers.project import ServerProvider
@@ -192,7 +192,7 @@ def until_stopped(found: Iterator[Item]) -> tuple[list[Item], str]:
     try:
         items.extend(found)
     except TooLong as stopped:
-        return items, str(stopped)
+        return items, short_message(stopped)
     return items, ""
 
 

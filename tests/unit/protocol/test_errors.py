@@ -9,7 +9,13 @@ import agent_magics
 from agent_magics import Agent, ScriptedModel
 from agent_magics.dispatch.results.output import to_tool_output
 from agent_magics.kernel.live.namespace import interpolate
-from agent_magics.protocol.errors import FatalError, RespondToModel, clause
+from agent_magics.protocol.errors import (
+    FatalError,
+    RespondToModel,
+    clause,
+    error_text,
+    short_message,
+)
 from agent_magics.tools.catalog.discovery import ToolFile, load_files
 
 CLAUSES = [
@@ -87,3 +93,67 @@ def test_full_stops_are_taken_off_in_one_place():
         p for p in package.rglob("*.py") if re.search(r"rstrip\(['\"]\.['\"]\)", p.read_text())
     ]
     assert [str(path.relative_to(package)) for path in found] == ["protocol/errors.py"]
+
+
+class Hostile(OSError):
+    """An error whose class refuses whatever is asked of it."""
+
+    def __str__(self):
+        raise SystemExit("never")
+
+    __repr__ = __len__ = __bool__ = __class__ = strerror = property(__str__)
+
+
+class Marked(str):
+    """A text that is another one wherever it is shown."""
+
+    def __str__(self):
+        return self
+
+    def __format__(self, spec):
+        raise ValueError("never")
+
+
+STRANGE = {
+    "it raises": lambda: Hostile("No."),
+    "huge": lambda: ValueError("x" * 1_000_000),
+    "huge reason": lambda: OSError(5, "x" * 1_000_000),
+    "no text as reason": lambda: OSError(5, Hostile("No.")),
+    "text of a class of its own": lambda: ValueError(Marked("No.")),
+    "within an error of ours": lambda: FatalError(Hostile("No.")),
+}
+
+
+@pytest.mark.parametrize("say", [clause, short_message, error_text])
+@pytest.mark.parametrize("make", STRANGE.values(), ids=STRANGE)
+def test_what_anybody_raises_is_said_in_a_plain_short_text(make, say):
+    said = say(make())
+    assert type(said) is str and 0 < len(said) < 10_100
+
+
+# What a launcher and a search say, they say without the package.
+BY_THEMSELVES = ("exec/launcher/", "files/search/pygrep.py")
+KINDS = r"(?:\w*(?:Error|Exception)|RespondToModel|SandboxDenied|FatalError|TurnAbort|Fault)\b"
+# An indented block with the name of the error that is caught before it, or given to it.
+CAUGHT = re.compile(r"^( *)except [^\n:]* as (\w+):[^\n]*\n((?:\1 +.*\n|\n)*)", re.MULTILINE)
+GIVEN = re.compile(rf"^( *)(?:async )?def .*\b(\w+): {KINDS}.*\n((?:\1 +.*\n|\n)*)", re.MULTILINE)
+
+
+def said_by_their_classes(code):
+    """Return the places where an error becomes text as its class likes."""
+    found = list[str]()
+    for _, name, block in [*CAUGHT.findall(code), *GIVEN.findall(code)]:
+        said = rf"""f["'].*\{{{name}(?:!\w)?\}}|\b(?:str|repr)\({name}\)|\.format\(.*={name}[,)]"""
+        found += re.findall(said, block)
+    return found
+
+
+def test_no_error_is_turned_into_text_by_its_own_class():
+    package = Path(agent_magics.__file__).parent
+    names = {str(path.relative_to(package)): path for path in package.rglob("*.py")}
+    found = {
+        name: said
+        for name, path in names.items()
+        if not name.startswith(BY_THEMSELVES) and (said := said_by_their_classes(path.read_text()))
+    }
+    assert found == {}

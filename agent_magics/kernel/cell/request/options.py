@@ -10,7 +10,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic_arguments import MagicArgumentParser
 from IPython.utils.process import arg_split
 
-from agent_magics.protocol.errors import FatalError, error_text
+from agent_magics.protocol.errors import FatalError, error_text, short_message
 from agent_magics.text.brief import meant
 
 _QUOTED = re.compile(r"""^(--?[\w-]+=)?(["'])((?:(?!\2).)*)\2$""")
@@ -24,7 +24,7 @@ def usage_errors() -> Iterator[None]:
     try:
         yield
     except FatalError as error:
-        raise UsageError(str(error)) from None
+        raise UsageError(short_message(error)) from None
 
 
 def parse_options(parser: MagicArgumentParser, line: str) -> argparse.Namespace:
@@ -57,9 +57,9 @@ def _misused(parser: argparse.ArgumentParser, error: argparse.ArgumentError) -> 
     found = (act for act in parser._actions if "/".join(act.option_strings) == error.argument_name)
     action = next(found, None)
     if action is None:
-        return str(error)
+        return short_message(error)
     name = next(each for each in action.option_strings if each.startswith("--"))
-    given = _REFUSED.search(str(error))
+    given = _REFUSED.search(short_message(error))
     if given is None:
         values = meant("", action.choices) if action.choices else "%%agent? explains it."
         return f"{name} needs a value; {values}"

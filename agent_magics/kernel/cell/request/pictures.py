@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from agent_magics.protocol.errors import FatalError, RespondToModel
+from agent_magics.protocol.errors import FatalError, RespondToModel, full_message
 from agent_magics.protocol.items import Content, InputImage, InputText
 from agent_magics.tools.files.viewing import view_image
 
@@ -45,7 +45,7 @@ def read_pictures(
     try:
         outputs = [view_image(str(path)).to_output(0) for path in found]
     except RespondToModel as error:
-        raise FatalError(f"A picture of the prompt cannot be sent: {error}") from None
+        raise FatalError(f"A picture of the prompt cannot be sent: {full_message(error)}") from None
     parts = [part for output in outputs for part in output.content]
     return tuple(part for part in parts if isinstance(part, InputImage))
 

@@ -16,7 +16,7 @@ from agent_magics.kernel.live.namespace import interpolate, own_tools
 from agent_magics.models.recordings.writing import recording_beside_notebook
 from agent_magics.project.prompts import fill_prompt, find_prompts
 from agent_magics.protocol.config import Where
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, clause
 from agent_magics.settings.table import settings_in
 from agent_magics.tools.catalog.sources import entries_of
 
@@ -172,7 +172,7 @@ def read_prompt(words: Sequence[str], workspace: Path, namespace: dict[str, obje
     try:  # split again: IPython splits values in quotes at spaces, too
         name, *pairs = shlex.split(" ".join(words))
     except ValueError as error:
-        raise FatalError(f"The quotes after --prompt do not fit: {error}.") from None
+        raise FatalError(f"The quotes after --prompt do not fit: {clause(error)}.") from None
     values = dict[str, str]()
     for pair in pairs:
         field, equals, value = pair.partition("=")

@@ -14,7 +14,7 @@ from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.mcp.client.manager import McpConnectionManager
 from agent_magics.mcp.config.edit import McpFile
 from agent_magics.mcp.config.sources import GIVEN, ProjectServers, read_mcp_config, servers_of
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, short_message
 from agent_magics.protocol.mcp import McpServerConfig
 from agent_magics.render.markdown import code_span
 from agent_magics.render.tables import table
@@ -253,7 +253,7 @@ def _file_text(path: Path, data: bytes, project: ProjectServers) -> str:
     try:
         servers, left_out = servers_of(path, data, project.folder, None)
     except FatalError as error:
-        return f"{head}\n\n{code_span(str(error))}"
+        return f"{head}\n\n{code_span(short_message(error))}"
     rows = [(code_span(one.name), code_span(how_reached(one)), _with(one)) for one in servers]
     listed = table(("Server", "Reached by", "With"), rows) if rows else "It names no servers."
     return "\n\n".join([head, listed, *map(code_span, left_out)])

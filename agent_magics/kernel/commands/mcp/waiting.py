@@ -10,7 +10,7 @@ from agent_magics.engine.foreground.interrupt import interruptible
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.mcp.client.manager import McpConnectionManager
 from agent_magics.mcp.client.server import McpServer
-from agent_magics.protocol.errors import FatalError, RespondToModel
+from agent_magics.protocol.errors import FatalError, RespondToModel, full_message
 
 # Seconds between two looks at what has come meanwhile.
 _BEAT = 0.1
@@ -40,7 +40,7 @@ def wait_for(
     try:
         return future.result()
     except RespondToModel as error:
-        raise FatalError(str(error)) from None
+        raise FatalError(full_message(error)) from None
 
 
 @marks_person_code
@@ -80,4 +80,4 @@ def server_of(notebook: NotebookAgents, name: str) -> McpServer:
     try:
         return manager_of(notebook).server(name)
     except RespondToModel as error:
-        raise FatalError(str(error)) from None
+        raise FatalError(full_message(error)) from None

@@ -6,7 +6,7 @@ from agent_magics.kernel.commands.mcp.waiting import wait_for
 from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.protocol.config import Settings
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, short_message
 from agent_magics.render.markdown import code_span, fenced
 from agent_magics.render.tables import table
 from agent_magics.render.visible import show_shortened
@@ -95,7 +95,7 @@ def _python(settings: Settings) -> str:
     try:
         own = read_table(settings.language_servers)
     except FatalError as error:
-        return str(error)
+        return short_message(error)
     if "python" in own and own["python"] is None:
         return "none for Python, by the setting language_servers"
     found = find_server("python", own)

@@ -6,7 +6,7 @@ from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.project.fingerprints import Fingerprints
 from agent_magics.project.memory import Note, NoteFolder, StoredNotes, note_folders, with_changes
-from agent_magics.protocol.errors import FatalError, RespondToModel
+from agent_magics.protocol.errors import FatalError, RespondToModel, full_message
 from agent_magics.render.markdown import code_span, fenced
 from agent_magics.render.tables import table
 from agent_magics.render.visible import show_invisible
@@ -92,7 +92,7 @@ def _delete(notebook: NotebookAgents, topic: str, scope: str = "") -> str:
     try:
         folder.write(note.topic, None, by_person=True)
     except RespondToModel as error:
-        raise FatalError(str(error)) from None
+        raise FatalError(full_message(error)) from None
     return f"{code_span(note.topic)} is deleted."
 
 

@@ -16,7 +16,7 @@ from agent_magics.project.memory import note_folders
 from agent_magics.project.prompts import find_prompts, trust_prompts
 from agent_magics.project.root import find_root
 from agent_magics.project.skills import find_skills, trust_skills
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, short_message
 from agent_magics.render.markdown import code_span
 from agent_magics.render.tables import table
 from agent_magics.settings.files import ProjectSettings
@@ -146,7 +146,7 @@ def _of_files(name: str, matter: Trustable[Any], word: str) -> _Section:
     try:
         found = matter.read()
     except FatalError as error:
-        return _Section(name, str(error), word, "", matter.trust)
+        return _Section(name, short_message(error), word, "", matter.trust)
     digest = "" if not found or matter.is_trusted(found) else matter.digest(found)
     return _Section(
         name, number_of(len(found), "file") if found else "none", word, digest, matter.trust
