@@ -75,9 +75,12 @@ class Emit(Protocol):
         """Emit an event of this class with these fields."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class TurnContext:
     """The data that all calls of one turn share.
+
+    Nothing of it is replaced during the turn; what is collected meanwhile stands in `found`,
+    `uses`, `from_code`, `question_limits`, `handles` and `extra`.
 
     Attributes:
         emit: emits an event of the turn, stamped with its ids; thread-safe.
@@ -102,7 +105,7 @@ class TurnContext:
             most_tokens)`, `messages` as (role, text).
         recorded: returns the output that a call had when the replayed conversation was recorded,
             by its id; None where there is none.
-        agents: the agent's sub-agents; None where it may have none.
+        agents: returns the agent's sub-agents; None where it may have none.
         symbols: returns the language servers of the workspace; None where it has none.
         offer: the tools offered to the model, and those that a search can find.
         found: names of tools that searches of this conversation found, in order.
@@ -132,7 +135,7 @@ class TurnContext:
     servers: AgentServers | None = None
     sample: Callable[..., Awaitable[str]] | None = None
     recorded: Callable[[str], str | None] = lambda call_id: None
-    agents: SubAgents | None = None
+    agents: Callable[[], SubAgents | None] = lambda: None
     symbols: "Callable[[], LanguageServers | None]" = lambda: None
     offer: ToolOffer | None = None
     found: dict[str, None] = field(default_factory=dict)

@@ -19,7 +19,7 @@ def _assess_spawn(arguments: Mapping[str, Any], ctx: ToolContext) -> list[Action
     start = Action(
         ActionKind.OWN_TOOL_MUTATING, "spawn_agent", fingerprint=bound, family="spawn_agent"
     )
-    agents = ctx.turn.agents
+    agents = ctx.turn.agents()
     if agents is None or not agents.gets_kernel(_request(arguments)):
         return [start]
     # No family, so that what was allowed to the agent itself does not flow down.
@@ -139,6 +139,7 @@ def _in_turn(ctx: ToolContext | None, name: str) -> tuple[ToolContext, SubAgents
     """
     if ctx is None:
         raise RespondToModel(f"{name} works inside a turn; by hand, use agent.spawn(...).")
-    if ctx.turn.agents is None:
+    agents = ctx.turn.agents()
+    if agents is None:
         raise RespondToModel("A sub-agent has no sub-agents of its own: depth 1 is the limit.")
-    return ctx, ctx.turn.agents
+    return ctx, agents

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,3 +40,8 @@ def make_context(cwd: Path, env: Mapping[str, str] | None = None, **config: Any)
         extra={"events": events},
     )
     return ToolContext(turn, "call_1", "shell")
+
+
+def in_turn(context: ToolContext, **fields: Any) -> ToolContext:
+    """Return the context of the same call in a turn with other fields."""
+    return ToolContext(replace(context.turn, **fields), context.call_id, context.name)

@@ -11,6 +11,7 @@ from agent_magics.dispatch.context import TurnContext
 from agent_magics.dispatch.pipeline import ToolCallRuntime
 from agent_magics.dispatch.router import ToolRouter
 from agent_magics.dispatch.stages.orchestrator import ToolOrchestrator
+from agent_magics.dispatch.turn import SubAgents
 from agent_magics.engine.channels.additions import Additions
 from agent_magics.engine.channels.outbox import Outbox
 from agent_magics.engine.channels.redaction import redact_text
@@ -22,7 +23,6 @@ from agent_magics.engine.thread import EngineThread
 from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.engine.turns.loop import Turn
 from agent_magics.models.base import Model
-from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import CellChanged, Event, PlanUpdated, VariablesKnown
 from agent_magics.protocol.tools import ToolOutput
 
@@ -64,16 +64,22 @@ def build_turn(
         model: the client that its requests go to.
     """
     rules = conversation.rules_in(turn_config.config.cwd)
-    context = _context(turn_id, conversation, channels, turn_config, rules)
+    # What the context's functions call needs the context itself, and is made after it.
+    turn: Turn
+    agents: SubAgents | None
+    context = _context(
+        *(turn_id, conversation, channels, turn_config, rules),
+        call=lambda *call: _call_nested(channels.engine, turn, *call),
+        sample=lambda *asked: turn.model_caller.answer(*asked),
+        recorded=getattr(model, "recorded_output", lambda call_id: None),
+        agents=lambda: agents,
+    )
     conversation.loops.limits = turn_config.config.loops
     model_caller = ModelCaller(context, model, conversation, turn_config)
     runtime = _runtime(context, conversation, turn_config, rules)
     turn = Turn(context, model_caller, runtime, conversation, channels.additions, turn_config)
-    context.call = partial(_call_nested, channels.engine, turn)
-    context.sample = model_caller.answer
-    context.recorded = getattr(model, "recorded_output", context.recorded)
-    if turn_config.agents is not None:
-        context.agents = turn_config.agents.of_turn(turn_config, context, model_caller.budget)
+    delegates, budget = turn_config.agents, model_caller.budget
+    agents = None if delegates is None else delegates.of_turn(turn_config, context, budget)
     return turn
 
 
@@ -83,6 +89,7 @@ def _context(
     channels: SessionChannels,
     turn_config: TurnConfig,
     rules: RuleBook,
+    **later: Any,
 ) -> TurnContext:
     def emit(kind: type[Event], **fields: Any) -> None:
         if kind is PlanUpdated:  # kept for when the conversation is shortened
@@ -104,7 +111,6 @@ def _context(
         env=turn_config.env,
         emit=emit,
         ask=partial(channels.questions.ask, emit) if parent is None else parent.ask,
-        call=_no_turn_yet,
         validate_path=turn_config.validate_path,
         messages=lambda: tuple(conversation.history.items),
         main_thread=partial(channels.work.run, emit) if parent is None else parent.main_thread,
@@ -121,6 +127,7 @@ def _context(
         offer=turn_config.offer,
         found=conversation.found,
         uses=conversation.uses,
+        **later,
     )
 
 
@@ -144,7 +151,3 @@ async def _call_nested(engine: EngineThread, turn: Turn, *call: Any) -> ToolOutp
     if asyncio.get_running_loop() is engine.loop:
         return await doing
     return await asyncio.wrap_future(engine.spawn(doing))
-
-
-async def _no_turn_yet(*_: Any) -> ToolOutput:
-    raise FatalError("A tool was called before its turn began.")

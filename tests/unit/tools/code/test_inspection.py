@@ -11,7 +11,7 @@ import pytest
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.tools import inspect_variables
 from agent_magics.tools.code import inspection
-from tests.support.contexts import make_context
+from tests.support.contexts import in_turn, make_context
 
 
 class Kernel:
@@ -22,8 +22,7 @@ class Kernel:
 
 
 def look(*arguments: Any, **namespace: Any) -> Any:
-    context = make_context(Path())
-    context.turn.live_kernel = Kernel(**namespace)
+    context = in_turn(make_context(Path()), live_kernel=Kernel(**namespace))
     return inspect_variables(*arguments, ctx=context)
 
 

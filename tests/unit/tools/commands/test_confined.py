@@ -20,6 +20,7 @@ from agent_magics.tools.commands.confinement import (
     environment_for,
     explain_denial,
 )
+from tests.support.contexts import in_turn
 
 
 @dataclass
@@ -65,8 +66,7 @@ def ctx(tmp_path, events):
 
 
 def configured(ctx: ToolContext, **settings) -> ToolContext:
-    ctx.turn.config = replace(ctx.turn.config, **settings)
-    return ctx
+    return in_turn(ctx, config=replace(ctx.turn.config, **settings))
 
 
 needs_tier = pytest.mark.needs("tier 1")
@@ -101,7 +101,7 @@ def test_reading_commands_and_the_read_only_policy_write_nothing(ctx, tmp_path):
     status_of(ctx).read_only = True
     assert confinement_for(ctx).writable == (f"{tmp_path}/tmp",)
     status_of(ctx).read_only = False
-    configured(ctx, sandbox=SandboxPolicy.READ_ONLY)
+    ctx = configured(ctx, sandbox=SandboxPolicy.READ_ONLY)
     assert confinement_for(ctx).writable == (f"{tmp_path}/tmp",)
 
 

@@ -23,6 +23,7 @@ from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.events import PatchApplyBegin, PatchApplyEnd
 from agent_magics.protocol.tools import CustomPayload, FunctionPayload, ToolCall, ToolPayload
 from agent_magics.tools.files.patch import apply_patch, assess_patch
+from tests.support.contexts import in_turn
 
 ADD = "*** Begin Patch\n*** Add File: n.txt\n+one\n*** End Patch\n"
 
@@ -114,7 +115,7 @@ def test_path_that_may_not_be_touched_stops_all(tmp_path: Path) -> None:
             raise RespondToModel("n.txt may not be written")
         return tmp_path / path
 
-    ctx.turn.validate_path = validate_path
+    ctx = in_turn(ctx, validate_path=validate_path)
     with pytest.raises(RespondToModel, match=r"n\.txt may not be written"):
         apply_patch(ADD.replace("*** Add", "*** Add File: m\n+1\n*** Add", 1), ctx=ctx)
     assert list(tmp_path.iterdir()) == []

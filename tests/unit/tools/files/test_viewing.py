@@ -15,7 +15,7 @@ from PIL import Image
 from agent_magics.approval.actions import ActionKind
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.tools.files.viewing import LONGEST_SIDE, view_image
-from tests.support.contexts import make_context
+from tests.support.contexts import in_turn, make_context
 
 RED = (255, 0, 0)
 
@@ -168,8 +168,7 @@ class Kernel:
 
 
 def seen(work, name, **namespace):
-    context = make_context(work)
-    context.turn.live_kernel = Kernel(**namespace)
+    context = in_turn(make_context(work), live_kernel=Kernel(**namespace))
     return view_image(name, ctx=context)
 
 

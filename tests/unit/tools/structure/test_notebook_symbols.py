@@ -13,7 +13,7 @@ from agent_magics.protocol.errors import RespondToModel
 from agent_magics.symbols.types import Diagnostic, Location, Position, Range
 from agent_magics.tools import definition, diagnostics, edit_symbol, references, symbols
 from agent_magics.tools.structure.live import find_live
-from tests.support.contexts import make_context
+from tests.support.contexts import in_turn, make_context
 
 CELLS = [
     ("markdown", "aaaa", "# Title"),
@@ -95,7 +95,8 @@ def test_a_line_names_no_place_in_a_notebook(ctx):
 
 
 def test_the_open_one_is_read_from_its_page(ctx):
-    ctx.turn.live_kernel = Kernel({}, Page([*CELLS, ("code", "gggg", "unsaved = 1")]))
+    page = Page([*CELLS, ("code", "gggg", "unsaved = 1")])
+    ctx = in_turn(ctx, live_kernel=Kernel({}, page))
     text = read(symbols, ctx, path="nb.ipynb")
     assert text == f"{LISTED}\n  cell 7 (gggg):1 variable unsaved"
     assert "cell 7 (gggg):1 variable unsaved" in read(symbols, ctx, query="saved")
@@ -134,16 +135,15 @@ class Servers:
 
 
 def test_uses_are_found_in_the_cells_as_the_page_has_them(ctx):
-    ctx.turn.symbols = Servers
-    cells = [("code", "new", "import json"), *CELLS]
-    ctx.turn.live_kernel = Kernel({}, Page(cells))
+    page = Page([("code", "new", "import json"), *CELLS])
+    ctx = in_turn(ctx, symbols=Servers, live_kernel=Kernel({}, page))
     text = read(references, ctx, name_path="größe")
     assert text.endswith("1 place of 1 file:\nnb.ipynb:cell 7 (ffff):1: total = größe(1)")
 
 
 def test_reports_name_the_cells_as_the_page_has_them(ctx):
-    ctx.turn.symbols = Servers
-    ctx.turn.live_kernel = Kernel({}, Page([("code", "new", "import json"), *CELLS]))
+    page = Page([("code", "new", "import json"), *CELLS])
+    ctx = in_turn(ctx, symbols=Servers, live_kernel=Kernel({}, page))
     assert read(diagnostics, ctx, paths=["nb.ipynb"]).split("\n") == [
         "nb.ipynb:cell 6 (eeee):1: error: the cell does not parse: line 1: '(' was never closed",
         "nb.ipynb:cell 7 (ffff):1: error: No.",
@@ -219,12 +219,12 @@ def sample(a, /, b=2, *rest, c, d="x" * 100, **more):
 def live(ctx):
     held = Hostile()
     object.__getattribute__(held, "__dict__")["own"] = sample
-    ctx.turn.live_kernel = Kernel(
+    kernel = Kernel(
         {"held": held, "Hostile": Hostile, "sample": sample, "number": 3, "os": os,
          "json": json, "_hidden": 1, "module": types.ModuleType("m", "Doc.")}
     )  # fmt: skip
     Hostile.ran.clear()
-    return ctx
+    return in_turn(ctx, live_kernel=kernel)
 
 
 def test_names_are_described_without_running_their_code(live):

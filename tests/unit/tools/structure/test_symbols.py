@@ -20,7 +20,7 @@ from agent_magics.tools import (
     symbols,
 )
 from agent_magics.tools.structure import names, notebooks, relations, sources
-from tests.support.contexts import make_context
+from tests.support.contexts import in_turn, make_context
 
 SHAPES = '''\
 class Shape:
@@ -248,9 +248,8 @@ def at(path, line, start=0, end=1):
 
 
 def with_server(ctx, **answers):
-    servers = Servers(server := Server(**answers))
-    ctx.turn.symbols = lambda: servers
-    return server
+    server = Server(**answers)
+    return in_turn(ctx, symbols=lambda: Servers(server)), server
 
 
 def test_without_a_server_is_said_what_there_is(ctx):
@@ -267,7 +266,7 @@ def test_without_a_server_is_said_what_there_is(ctx):
 
 def test_references_name_lines_and_files(ctx):
     use, shapes = ctx.cwd / "use.py", ctx.cwd / "shapes.py"
-    server = with_server(ctx, references=(at(shapes, 7), at(use, 0), at(use, 3)))
+    ctx, server = with_server(ctx, references=(at(shapes, 7), at(use, 0), at(use, 3)))
     assert read(references, ctx, name_path="Square").split("\n") == [
         "shapes.py:8-12 Square is used in 3 places of 2 files:",
         "shapes.py:8: class Square(Shape):",
@@ -280,7 +279,7 @@ def test_references_name_lines_and_files(ctx):
 def test_places_in_files_that_may_not_be_read_are_counted_alone(ctx):
     secret = ctx.cwd / ".env"
     secret.write_text("KEY=1\n")
-    with_server(ctx, references=(at(secret, 0), at(ctx.cwd / "use.py", 0)))
+    ctx, _ = with_server(ctx, references=(at(secret, 0), at(ctx.cwd / "use.py", 0)))
     text = read(references, ctx, name_path="Square")
     assert "KEY" not in text and ".env" not in text
     assert text.endswith("1 place in protected files left out.")
@@ -288,7 +287,7 @@ def test_places_in_files_that_may_not_be_read_are_counted_alone(ctx):
 
 def test_many_references_are_paged(ctx):
     use = ctx.cwd / "use.py"
-    with_server(ctx, references=tuple(at(use, 0, n, n + 1) for n in range(300)))
+    ctx, _ = with_server(ctx, references=tuple(at(use, 0, n, n + 1) for n in range(300)))
     text = read(references, ctx, 100_000, name_path="Square")
     assert '200 of 300 shown; detail_level="full" shows pages.' in text
     text = read(references, ctx, name_path="Square", detail_level="full", offset=50)
@@ -298,7 +297,7 @@ def test_many_references_are_paged(ctx):
 def test_definition_tells_place_and_type(ctx):
     shapes = ctx.cwd / "shapes.py"
     text = "(method) def area() -> float"
-    server = with_server(ctx, definition=Definition((at(shapes, 10, 8, 12),), text))
+    ctx, server = with_server(ctx, definition=Definition((at(shapes, 10, 8, 12),), text))
     assert read(definition, ctx, name="area", path="use.py", line=4).split("\n") == [
         "area is defined at:",
         "shapes.py:11: def area(self) -> float:",
@@ -314,14 +313,14 @@ def test_definition_tells_place_and_type(ctx):
 def test_definition_by_name_is_the_symbol_and_its_type(ctx):
     found = "shapes.py:8-12 Square is defined at:\nshapes.py:8: class Square(Shape):\n"
     assert read(definition, ctx, name="Square") == f"{found}class Square(Shape)"
-    with_server(ctx, definition=Definition((), "(class) class Square"))
+    ctx, _ = with_server(ctx, definition=Definition((), "(class) class Square"))
     assert read(definition, ctx, name="Square") == f"{found}(class) class Square"
 
 
 def test_what_is_defined_in_a_protected_file_is_not_described(ctx):
     secret = ctx.cwd / ".env"
     secret.write_text("KEY=1\n")
-    with_server(ctx, definition=Definition((at(secret, 0),), "KEY = 's3cret'"))
+    ctx, _ = with_server(ctx, definition=Definition((at(secret, 0),), "KEY = 's3cret'"))
     text = read(definition, ctx, name="total", path="use.py", line=4)
     assert "s3cret" not in text and "1 place in protected files" in text
 
@@ -335,7 +334,7 @@ def test_a_call_graph_follows_callers_and_stops_at_circles(ctx):
         symbol = second if position == first.selection.start else first
         return (SymbolCall(symbol, (at(shapes, 4).range,)),)
 
-    with_server(ctx, incoming_calls=calls)
+    ctx, _ = with_server(ctx, incoming_calls=calls)
     text = read(call_graph, ctx, name_path="Shape/area", path="shapes.py", depth=3)
     assert text.split("\n") == [
         "callers of shapes.py:4-5 Shape/area:",
@@ -348,13 +347,15 @@ def test_a_call_graph_follows_callers_and_stops_at_circles(ctx):
 def test_diagnostics_show_errors_first_of_all(ctx):
     place = at(ctx.cwd / "use.py", 3).range
     report = Diagnostic(ctx.cwd / "use.py", place, "error", "No\n  such name", "undefined")
-    with_server(ctx, diagnostics=(report, replace(report, severity="hint", message="Unused")))
+    ctx, _ = with_server(
+        ctx, diagnostics=(report, replace(report, severity="hint", message="Unused"))
+    )
     assert read(diagnostics, ctx, paths=["use.py"]).split("\n") == [
         "use.py:4: error: No such name (undefined)",
         '1 hint left out; detail_level="full" has them.',
     ]
     assert "hint: Unused" in read(diagnostics, ctx, paths=["use.py"], detail_level="full")
-    with_server(ctx, diagnostics=())
+    ctx, _ = with_server(ctx, diagnostics=())
     text = read(diagnostics, ctx, paths=["use.py", "shapes.py"])
     assert text == "No errors or warnings in 2 files."
     assert "give 1 to 50" in refusal(diagnostics, ctx, paths=[])
@@ -364,7 +365,7 @@ def test_symbols_of_other_languages_come_from_their_server(ctx):
     other = ctx.cwd / "a.xyz"
     other.write_text("thing\n")
     symbol = replace(parse_symbols(other.with_suffix(".py"), "x = 1", "")[0], path=other)
-    with_server(ctx, document_symbols=(symbol,), find=(replace(symbol, name="xyz_thing"),))
+    ctx, _ = with_server(ctx, document_symbols=(symbol,), find=(replace(symbol, name="xyz_thing"),))
     assert read(symbols, ctx, path="a.xyz") == "a.xyz\n  1 variable x"
     assert "a.xyz\n  1 variable xyz_thing" in read(symbols, ctx, query="xyz")
     assert read(symbols, ctx, path="a.xyz", query="X") == "a.xyz\n  1 variable x"
@@ -377,7 +378,7 @@ def test_what_servers_find_is_below_the_path_and_holds_the_query(ctx, monkeypatc
     for file in (inside, beside):
         file.write_text("thing\n")
     symbol = parse_symbols(ctx.cwd / "x.py", "x = 1", "")[0]
-    with_server(
+    ctx, _ = with_server(
         ctx,
         find=tuple(
             replace(symbol, path=file, name=name)
@@ -419,7 +420,7 @@ def _nothing_in(ctx, name):
     ],
 )
 def test_a_search_that_takes_too_long_ends_with_a_sentence(ctx, monkeypatch, function, arguments):
-    with_server(ctx)
+    ctx, _ = with_server(ctx)
     assert read(symbols, ctx, query="Square")
     monkeypatch.setattr(sources.scan, "__defaults__", (*sources.scan.__defaults__[:-1], 0.0))
     why = "The search below . was stopped after 0 s, before its end. Give a file or a smaller"
@@ -442,12 +443,12 @@ def test_what_completes_an_answer_is_cut_with_a_note(ctx, monkeypatch):
     monkeypatch.setattr(names, "SECONDS_BESIDE", 0.0)
     assert refusal(definition, ctx, name="sqare").endswith("symbols lists what there is.")
     monkeypatch.setattr(notebooks, "SECONDS_BESIDE", 0.0)
-    with_server(ctx, references=())
+    ctx, _ = with_server(ctx, references=())
     note = "Notebooks were sought for 0 s: there may be more."
     assert note in read(references, ctx, name_path="Square", path="shapes.py")
 
 
 def test_calls_are_followed_for_a_limited_time(ctx, monkeypatch):
     monkeypatch.setattr(relations, "_SECONDS", -1.0)
-    with_server(ctx, incoming_calls=())
+    ctx, _ = with_server(ctx, incoming_calls=())
     assert "Stopped after" in read(call_graph, ctx, name_path="Square/area")
