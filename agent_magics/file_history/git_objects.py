@@ -16,7 +16,8 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agent_magics.files.plain_files import NotPlain, read_plain, read_with_status
+from agent_magics.files.git.repositories import git_folders
+from agent_magics.files.plain_files import read_plain, read_with_status
 
 _ENTRY = struct.Struct(">10I20sH")
 _NS = 1_000_000_000
@@ -189,27 +190,15 @@ def _top_of(root: str) -> str:
 
 
 def _folders_of(top: str) -> tuple[str, str]:
-    """Return the folder of the index and that of the objects, which differ for worktrees."""
-    folder = f"{top}/.git"
-    if os.path.isfile(folder):
-        named = _first_line(folder).removeprefix("gitdir:").strip()
-        folder = os.path.realpath(os.path.join(top, named))
-    common = folder
-    if os.path.isfile(f"{folder}/commondir"):
-        common = os.path.realpath(os.path.join(folder, _first_line(f"{folder}/commondir")))
-    return folder, common
-
-
-def _first_line(path: str) -> str:
-    """Return the path in a one-line file of git.
+    """Return the folder of the index and that of the objects, which differ for worktrees.
 
     Raises:
-        OSError: it cannot be read, or contains no path.
+        OSError: there is none.
     """
-    line = os.fsdecode(read_plain(path, _LONGEST_PATH).partition(b"\n")[0]).strip()
-    if "\0" in line:
-        raise NotPlain(errno.EINVAL, "it holds no path", path)
-    return line
+    folders = git_folders(f"{top}/.git")
+    if not folders:
+        raise FileNotFoundError(errno.ENOENT, "it names no repository", top)
+    return folders[0], folders[-1]
 
 
 def _find_git(root: str) -> str:

@@ -26,8 +26,7 @@ from agent_magics.file_history.states import (
     digest_of,
     look_in,
 )
-from agent_magics.files.beneath import PathChanged, open_folder, real_path
-from agent_magics.files.own_places import is_below
+from agent_magics.files.beneath import PathChanged, is_below, open_folder, real_path
 from agent_magics.files.paths import open_notebook, read_judge
 
 # Limit in bytes of a workspace's copies, in an unnamed file that is deleted with the kernel.

@@ -12,7 +12,7 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 # With O_PATH (Linux) a folder can be opened without the right to list it.
@@ -23,6 +23,11 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 class PathChanged(OSError):
     """A part of the path is now a symbolic link, and was none when the path was checked."""
+
+
+def is_below(path: str, folders: Sequence[str]) -> bool:
+    """Tell whether `path` is one of `folders` or below one; compares their text only."""
+    return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)
 
 
 def real_path(path: str | os.PathLike[str]) -> str:

@@ -13,8 +13,8 @@ from functools import cache
 from itertools import islice
 from pathlib import Path
 
-from agent_magics.files.beneath import PathChanged, real_path
-from agent_magics.files.own_places import is_below, what_runs_later
+from agent_magics.files.beneath import PathChanged, is_below, real_path
+from agent_magics.files.own_places import what_runs_later
 from agent_magics.files.secret_places import (
     REASON_OF,
     Inodes,

@@ -15,8 +15,8 @@ from importlib.machinery import BuiltinImporter, FrozenImporter, ModuleSpec, Pat
 from types import FrameType, ModuleType
 from typing import Any
 
-from agent_magics.files.beneath import real_path
-from agent_magics.files.own_places import holds_kernel_places, is_below, kernel_places
+from agent_magics.files.beneath import is_below, real_path
+from agent_magics.files.own_places import holds_kernel_places, kernel_places
 
 # This package, and the files of tools that it loads (`tools.discovery`).
 _OURS = ("agent_magics.", "agent_magics_found_")

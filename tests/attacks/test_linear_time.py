@@ -13,7 +13,7 @@ import pytest
 from agent_magics.delegation.files import parse_type
 from agent_magics.engine.results.structured import json_in
 from agent_magics.exec.protected import git_changes
-from agent_magics.files import own_places
+from agent_magics.files.git.settings import settings_in
 from agent_magics.files.search.patterns import refuse_ambiguous, refuse_unsearchable
 from agent_magics.kernel.commands.recordings import notebook_prompts
 from agent_magics.kernel.commands.recordings.notebook_prompts import NotebookPrompts
@@ -90,7 +90,7 @@ ROWS = {
     "git configuration: a word": (git_config, "a-" * N),
     "git configuration: ends of sections": (git_config, "] " * N),
     "git configuration: folders": (git_changes._WORKTREE.findall, f"]worktree ={' ' * N}" * 2),
-    "git configuration: names of files": (own_places._NAMES_FILE.findall, f"]{' ' * N}path" * 2),
+    "git configuration: names of files": (lambda text: list(settings_in(text)), f"[{'a' * N}" * 2),
     "a rename in one long line": (rename_in_one_line, "x;" * (N // 2)),
     "names that an edit could lose": (lost_names, many_symbols()),
     "a server's header": (header, b"A:" + b" " * 60_000 + b"\rx"),

@@ -11,7 +11,7 @@ from itertools import dropwhile, pairwise, takewhile
 
 from agent_magics.approval.commands.place import CommandPlace, normal_path
 from agent_magics.approval.commands.words import Words, is_option, names, program_of
-from agent_magics.files.own_places import is_below
+from agent_magics.files.beneath import is_below
 
 _GLOB_TAIL = re.compile(r"[*.?\[\]{},!]*\Z")  # a last component that may match everything
 _EXPENDABLE = ("/tmp", "/var/tmp", "/dev/shm")

@@ -20,8 +20,7 @@ from agent_magics.approval.commands.destructive import expanded
 from agent_magics.approval.commands.place import Effort, TooLongToJudge
 from agent_magics.approval.commands.script import commands_of, is_shell
 from agent_magics.approval.commands.words import program_of
-from agent_magics.files.beneath import real_path
-from agent_magics.files.own_places import is_below
+from agent_magics.files.beneath import is_below, real_path
 from agent_magics.files.plain_files import stamp_of
 
 _INTERPRETER = re.compile(

@@ -17,7 +17,7 @@ from agent_magics.approval.commands.git import git_only_reads, rg_only_reads
 from agent_magics.approval.commands.place import CommandPlace
 from agent_magics.approval.commands.script import script_of, split_script
 from agent_magics.approval.commands.words import Words, is_option, names, program_of
-from agent_magics.files.own_places import is_below
+from agent_magics.files.beneath import is_below
 
 # With any options these only print; their operands are not files.
 _PRINTERS = names("echo true false pwd whoami id uname which nproc expr seq tr basename dirname")

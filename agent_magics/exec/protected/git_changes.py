@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 
 from agent_magics.exec.protected.git_places import git_parts
 from agent_magics.exec.protected.snapshot import SnapshotEntry, take
-from agent_magics.files.beneath import real_path
-from agent_magics.files.own_places import git_folders, is_below, is_named_for_git
+from agent_magics.files.beneath import is_below, real_path
+from agent_magics.files.git.repositories import git_folders, is_named_for_git
 from agent_magics.files.plain_files import NotPlain, read_plain
 
 # What in a repository's configuration makes git run a program, or read more configuration.

@@ -3,7 +3,7 @@
 import os
 
 from agent_magics.files.beneath import real_path
-from agent_magics.files.own_places import git_folders, named_for_git
+from agent_magics.files.git.repositories import git_folders, named_for_git
 
 # Git runs programs named in these (hooks, core.fsmonitor, filters), as the person, at their next
 # git call. `git commit` writes none of them. A linked worktree has the same files, or names the

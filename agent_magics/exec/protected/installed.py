@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from agent_magics.exec.protected.put_back import Finding
-from agent_magics.files.beneath import folder_of
-from agent_magics.files.own_places import holds_kernel_places, is_below, kernel_places
+from agent_magics.files.beneath import folder_of, is_below
+from agent_magics.files.own_places import holds_kernel_places, kernel_places
 from agent_magics.files.trusted_imports import distrust, distrust_changes
 from agent_magics.text.brief import number_of
 

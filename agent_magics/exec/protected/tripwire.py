@@ -41,7 +41,7 @@ from agent_magics.exec.protected.snapshot import (
     take,
     up_to_a_common_end,
 )
-from agent_magics.files.own_places import is_below
+from agent_magics.files.beneath import is_below
 
 _TOLD_ONLY = (".ipynb", ".agent.jsonl")
 _LOOKS_EVERY = 0.25  # seconds, while a command runs

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from agent_magics.exec.launcher.wire import Confinement
 from agent_magics.exec.protected.git_places import git_parts
-from agent_magics.files.beneath import real_path
-from agent_magics.files.own_places import is_below, places_that_run_later
+from agent_magics.files.beneath import is_below, real_path
+from agent_magics.files.own_places import places_that_run_later
 from agent_magics.files.paths import read_judge
 from agent_magics.files.secret_places import secret_places
 from agent_magics.files.survey import Survey, survey

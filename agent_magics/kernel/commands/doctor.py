@@ -8,7 +8,7 @@ from pathlib import Path
 
 from agent_magics.exec.launcher_client import current_tier, shared_launcher
 from agent_magics.exec.sandbox.plan import build_confinement
-from agent_magics.files.own_places import is_below
+from agent_magics.files.beneath import is_below
 from agent_magics.files.paths import open_notebook, read_judge, shown_path
 from agent_magics.files.survey import survey
 from agent_magics.kernel.cell.publishing import is_watched

@@ -21,8 +21,7 @@ from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.person_code import is_own_code
 from agent_magics.engine.foreground.waiting import SERVING
 from agent_magics.engine.thread import shared_engine
-from agent_magics.files.beneath import real_path
-from agent_magics.files.own_places import is_below
+from agent_magics.files.beneath import is_below, real_path
 from agent_magics.kernel.live.guard_events import WATCHED, Hit, Rails
 from agent_magics.protocol.errors import FatalError, RespondToModel, TurnAbort, full_message
 

@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agent_magics.files.beneath import real_path
-from agent_magics.files.own_places import is_below
+from agent_magics.files.beneath import is_below, real_path
 from agent_magics.files.paths import write_kind
 from agent_magics.protocol.config import RunConfig, SandboxPolicy
 from agent_magics.protocol.errors import RespondToModel, full_message

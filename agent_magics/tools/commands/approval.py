@@ -32,8 +32,7 @@ from agent_magics.approval.commands.script import commands_of, is_shell
 from agent_magics.approval.rules import ProposedRule
 from agent_magics.dispatch.context import ToolContext, status_of
 from agent_magics.exec.launcher_client import current_tier
-from agent_magics.files.beneath import real_path
-from agent_magics.files.own_places import is_below
+from agent_magics.files.beneath import is_below, real_path
 from agent_magics.files.paths import resolve_path, shown_path, write_kind
 from agent_magics.protocol.config import SandboxPolicy
 from agent_magics.protocol.errors import RespondToModel

@@ -20,8 +20,8 @@ from agent_magics.exec.protected.installed import installed_below
 from agent_magics.exec.protected.put_back import Finding
 from agent_magics.exec.protected.tripwire import shared_tripwire
 from agent_magics.exec.sandbox.plan import build_confinement
-from agent_magics.files.beneath import real_path
-from agent_magics.files.own_places import is_below, make_own_places
+from agent_magics.files.beneath import is_below, real_path
+from agent_magics.files.own_places import make_own_places
 from agent_magics.files.paths import open_notebook, resolve_path
 from agent_magics.protocol.config import SandboxPolicy
 from agent_magics.protocol.errors import SandboxDenial

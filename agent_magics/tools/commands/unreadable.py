@@ -10,7 +10,7 @@ from itertools import islice
 from agent_magics.approval.read_rules import MOST_ENTRIES, ReadRules
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.exec.launcher.wire import Confinement
-from agent_magics.files.own_places import is_below
+from agent_magics.files.beneath import is_below
 
 _MOST_PLACES = 500  # passed to the sandbox
 

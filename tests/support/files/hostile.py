@@ -97,7 +97,7 @@ PROTECTED = (
     "what_git_would_run(str(here / '.git'), ())"
 )
 NAMED = (
-    "from agent_magics.files.own_places import is_named_for_git\n"
+    "from agent_magics.files.git.repositories import is_named_for_git\n"
     "(here / '.git/config').write_text('[include]\\npath = ../included\\n')\n"
     "assert is_named_for_git(str(here / 'included'))"
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_magics.files.own_places import is_below
+from agent_magics.files.beneath import is_below
 from agent_magics.files.paths import (
     is_denied_read,
     nearest_names,

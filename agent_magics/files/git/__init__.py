@@ -1,0 +1,4 @@
+"""Finds what git reads for a repository, without running it.
+
+Read ``repositories`` first.
+"""
