@@ -506,6 +506,7 @@ async def endless_async():
         yield "on and on" * 1_000
 
 
+@pytest.mark.soak
 @EVERY_WAY
 @pytest.mark.parametrize("generator", [endless, endless_async], ids=lambda made: made.__name__)
 def test_a_generator_without_end_is_stopped_and_shown_now_and_then(generator, run):

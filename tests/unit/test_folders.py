@@ -1,6 +1,5 @@
 """The tree of the package: a subject a folder, found from its name."""
 
-import ast
 import re
 import tomllib
 from collections import Counter
@@ -31,10 +30,9 @@ def test_no_module_repeats_its_folder():
 
 def test_no_two_classes_have_one_name():
     names = Counter(
-        node.name.lstrip("_")
+        name.lstrip("_")
         for file in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(file.read_text("utf-8")))
-        if isinstance(node, ast.ClassDef)
+        for name in re.findall(r"^ *class (\w+)", file.read_text("utf-8"), re.MULTILINE)
     )
     assert len(names) > 500
     assert not [name for name, count in names.items() if count > 1]

@@ -180,6 +180,7 @@ def test_what_git_draws_on_a_terminal_is_a_line_for_each_step(tmp_path):
     assert not [line for line in lines if line.count("%") > 1]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "piece",
     [
@@ -240,6 +241,7 @@ def test_with_colours_nothing_else_passes_and_the_text_is_the_same(text):
     assert COLOUR.findall(coloured) == COLOUR.findall(colour_output(coloured))
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "piece", ["\x1b[1m", "\x1b[1m\r", "a\x1b[1m\x08", "\x1b", "\x08", "\x1b[1"]
 )

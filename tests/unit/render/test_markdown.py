@@ -75,6 +75,7 @@ def check_harmless(readers: Readers, markdown: str) -> None:
         assert not Page(html).acts, (name, markdown, html)
 
 
+@pytest.mark.soak
 @settings(deadline=None, max_examples=600)
 @given(TEXTS)
 @example("  ```\n```\n<b>")
@@ -101,6 +102,7 @@ def test_nothing_in_it_can_act(readers, text):
     check_harmless(readers, "\n> ".join(["", *make_harmless(text, nested=True).split("\n")]))
 
 
+@pytest.mark.soak
 @settings(deadline=None, max_examples=300)
 @given(TEXTS)
 @example('\\http://e$"$')
@@ -109,6 +111,7 @@ def test_nothing_in_a_line_of_it_can_act(readers, text):
     check_harmless(readers, f"- {code_span(text)} {harmless_prose(text)}")
 
 
+@pytest.mark.soak
 @settings(deadline=None, max_examples=300)
 @given(code=TEXTS, before=TEXTS, after=TEXTS)
 @example(code="```\n<b>\n````", before="", after="<b>")
@@ -206,6 +209,7 @@ ATTACKS = [
 ]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("text", ATTACKS)
 def test_other_readers_are_not_deceived_either(readers, text):
     check_harmless(readers, make_harmless(text))
@@ -257,6 +261,7 @@ def test_prose_looks_the_same_with_its_signs_shown():
     assert "Wow!" in rendered
 
 
+@pytest.mark.soak
 @settings(deadline=None, max_examples=300)
 @given(st.text(max_size=30).filter(lambda text: text.strip()))
 @example("`")
@@ -273,12 +278,14 @@ def test_a_code_span_is_one_line():
     assert code_span("a\rb\u2028c\x0bd\r\n") == "`a b c d  `"
 
 
+@pytest.mark.soak
 @given(st.text(max_size=60))
 @settings(deadline=None)
 def test_what_was_made_harmless_once_is_harmless_twice(readers, text):
     check_harmless(readers, make_harmless(make_harmless(text)))
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("text", "formula"),
     [
@@ -299,6 +306,7 @@ def test_a_formula_reaches_who_sets_it_as_it_was_written(readers, text, formula)
         assert formula in Page(pages[name]).text, (name, pages[name])
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "text",
     [

@@ -190,12 +190,14 @@ def check(readers, item):
         assert not Page(html).acts, (name, markdown)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("number", range(6))
 @pytest.mark.parametrize("words", [EVIL, f"```\n{EVIL}", f"a\n\n{EVIL}", f"x`\n\n```\n```\n{EVIL}"])
 def test_no_words_of_a_model_or_a_tool_can_act(readers, number, words):
     check(readers, evil_items(words)[number])
 
 
+@pytest.mark.soak
 @settings(deadline=None, max_examples=200)
 @given(
     st.lists(

@@ -75,6 +75,7 @@ def output_of(words: list[str], top: Path) -> str:
     return subprocess.run(words, cwd=top, env=environment, capture_output=True, text=True).stdout
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("form", FORMS)
 def test_no_option_shows_what_was_not_named(repository, form):
     shown = []

@@ -131,6 +131,7 @@ LONG = {
 }
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("parts", LONG.values(), ids=LONG)
 def test_an_answer_of_too_many_parts_is_refused_before_it_is_parsed(parts):
     message = b'{"jsonrpc": "2.0", "id": 1, "result": {"a": [%s 1]}}' % parts
