@@ -187,8 +187,9 @@ def _check_options(prompt: Given, options: MapOptions) -> None:
     kinds = MapOptions.__annotations__
     unknown = set(options) - set(kinds)
     if unknown:
-        raise FatalError(f"map has no option {min(unknown)!r}; {meant(min(unknown), kinds)}")
-    check("map: prompt", prompt, Given)
+        names = ["output", *kinds]
+        raise FatalError(f"map has no option {min(unknown)!r}; {meant(min(unknown), names)}")
+    check("map(prompt, rows): prompt", prompt, Given)
     for name in {"into", "cache", "name", "batch"} & set(options):
         check(f"map: {name}", options.get(name), kinds[name])
     if options.get("into") == "":
