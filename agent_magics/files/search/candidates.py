@@ -24,7 +24,7 @@ from agent_magics.files.paths import second_name_judge
 # inherited it. `select` in the person's code needs numbers below 1024; these are left to it.
 _BATCH_FILES = 4000
 _FIRST_NUMBER = 1024
-_FIRST_BATCH = 50  # small, so that the search begins early in the walk
+_FIRST_BATCH = 1000  # fewer, so that the search begins early; a process takes as long as 500 files
 _OPENING = threading.Lock()
 _SNIFFED_FROM_SIZE = 1024 * 1024
 _SNIFFED_BYTES = 8 * 1024

@@ -16,6 +16,10 @@ _LINE_BREAK = re.compile(r"(?<!\\)(?:\\\\)*\\n|\n")
 _CLASS = re.compile(r"(?<!\\)\[\^?+\]?+(?:\\.|[^\]\\])*+(?:\]|\Z)")
 # One escape, one whole bracket expression, one doubled quantifier, or one other character.
 _TOKEN = re.compile(r"\\.|\[\^?+\]?+(?:\[:\^?\w*:\]|\\.|[^\]\\])*+(?:\]|\Z)|[*+?}]\+|.", re.DOTALL)
+# Letters and signs that stand for themselves, escapes, edges, each with one quantifier at most.
+_UNIT = r"(?:(?:[\w \-/:;,'\"`=<>#@!%&~]|\\[.()\[\]{}*+?|^$\\wWsSdD]|\.)[*+?]?|\\[bB]|[\^$])"
+_PLAIN = re.compile(rf"{_UNIT}+(?:\|{_UNIT}+)*")
+_MOST_PLAIN = 100  # characters; a hundred of \W are far from the size that ripgrep refuses
 
 
 def refuse_unsearchable(pattern: str) -> None:
@@ -37,6 +41,13 @@ def refuse_unsearchable(pattern: str) -> None:
             f"{pattern!r} spans lines, but one line is searched at a time; "
             "look for one of its lines and use context."
         )
+
+
+def is_plain(pattern: str) -> bool:
+    """Tell whether every version of ripgrep accepts `pattern`, as it does nearly all that is
+    searched for; of others only ripgrep itself can tell.
+    """
+    return len(pattern) <= _MOST_PLAIN and _PLAIN.fullmatch(pattern) is not None
 
 
 def refuse_ambiguous(pattern: str) -> None:

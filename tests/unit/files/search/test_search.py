@@ -10,7 +10,7 @@ import threading
 from math import inf
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agent_magics.files.folders import ALL_RIGHTS, WalkRights
@@ -19,6 +19,7 @@ from agent_magics.files.search import candidates as search_files
 from agent_magics.files.search import pygrep
 from agent_magics.files.search.engines import find_ripgrep
 from agent_magics.files.search.matches import search
+from agent_magics.files.search.patterns import is_plain
 from agent_magics.protocol.errors import RespondToModel
 from tests.support.needs import require
 
@@ -296,6 +297,53 @@ def test_a_program_in_the_workspace_is_not_taken_for_ripgrep(tmp_path, monkeypat
     monkeypatch.chdir(tmp_path / "work")
     assert find_ripgrep(()) == str(fake)
     assert find_ripgrep([tmp_path / "work"]) is None
+
+
+def test_a_ripgrep_that_fails_is_not_used(tmp_path, monkeypatch):
+    write(tmp_path / "bin" / "rg", "#!/bin/sh\nexit 126\n")
+    (tmp_path / "bin" / "rg").chmod(0o755)
+    write(tmp_path / "w" / "a", "hit\n")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/bin")
+    assert search(tmp_path / "w", "hit", cwd=tmp_path).total == 1
+
+
+SIGNS = [*map(chr, range(32, 127)), "é", "\u0301", "\u20ac"]
+PARTS = st.sampled_from([*SIGNS, *(f"\\{sign}" for sign in SIGNS), *"**++??||^$" * 5])
+
+
+@pytest.mark.needs("program rg")
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.lists(PARTS, max_size=5).map("".join), min_size=20))
+@example([r"\W*" * 33, r"\w+" * 33])
+def test_ripgrep_accepts_what_is_taken_for_plain(patterns):
+    options = [word for pattern in filter(is_plain, patterns) for word in ("-e", pattern)]
+    done = subprocess.run(["rg", "-i", *options, "-e", "a", "-"], input=b"", capture_output=True)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "plain"),
+    [
+        *(
+            ("def _look", True),
+            (r"^import\s+\w+$", True),
+            (r"a|b\.c|\bd.*e?", True),
+            ("x" * 101, False),
+        ),
+        *(
+            ("", False),
+            ("a||b", False),
+            ("|a", False),
+            ("a**", False),
+            ("*a", False),
+            ("^*", False),
+        ),
+        *(("(a)", False), ("[a]", False), ("a{2}", False), (r"\<a", False), (r"\x61", False)),
+        *(("a\n", False), (r"a\n", False), (r"\/", False), ("a\\", False)),
+    ],
+)
+def test_which_patterns_are_plain(pattern, plain):
+    assert is_plain(pattern) is plain
 
 
 @pytest.mark.needs("program rg")
