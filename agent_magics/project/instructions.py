@@ -13,7 +13,8 @@ from pathlib import Path
 from agent_magics.files.paths import printable
 from agent_magics.files.plain_files import MOST_BYTES, NotPlain
 from agent_magics.project.root import REPOSITORY, folders_down
-from agent_magics.project.texts import clean_text, read_file
+from agent_magics.project.texts import read_file
+from agent_magics.text.invisible import clean_text
 
 # The first that a folder has is read. https://agents.md names the one, Claude Code reads the other.
 NAMES = ("AGENTS.md", "CLAUDE.md")

@@ -22,9 +22,10 @@ from agent_magics.config_files.trust import Trustable, digest_of
 from agent_magics.files.beneath import create_file, real_path
 from agent_magics.files.plain_files import read_plain
 from agent_magics.project.fingerprints import Anchor, Fingerprints
-from agent_magics.project.texts import clean_text, decode_text, names_in, opened
+from agent_magics.project.texts import decode_text, names_in, opened
 from agent_magics.protocol.errors import FatalError, RespondToModel, clause
 from agent_magics.text.brief import brief
+from agent_magics.text.invisible import clean_text
 from agent_magics.text.secrets import KEY_SHAPES
 
 Scope = Literal["project", "user"]

@@ -6,7 +6,6 @@ and depths are bounded.
 
 import errno
 import os
-import re
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,17 +16,9 @@ from pathlib import Path
 from agent_magics.files.beneath import PathChanged, closing_descriptor, open_folder
 from agent_magics.files.paths import is_second_name, printable
 from agent_magics.files.plain_files import NotPlain, read_with_status
+from agent_magics.text.invisible import clean_text
 
 MOST_FILES, MOST_BYTES, MOST_FOLDERS_DEEP = 500, 8 << 20, 8
-
-# What a terminal obeys, what turns the order of letters round, and the invisible tag characters and
-# variation selectors, by which a text says to a model what people do not see. One selector or
-# joiner by itself belongs to an emoji or a script.
-_INVISIBLE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff"
-    "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0\U000e0000-\U000e007f\U000e0100-\U000e01ef]"
-    "|[\ufe00-\ufe0f]{2,}|[\u200c\u200d]{2,}"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +56,6 @@ def read_file(
     if is_second_name(status, ()):
         raise NotPlain(errno.EPERM, "it is a second name of a protected file", str(path))
     return data
-
-
-def clean_text(text: str) -> str:
-    """Return a text without invisible and control characters; lines and tabs stay."""
-    return _INVISIBLE.sub("", text.replace("\r\n", "\n")).strip()
 
 
 def decode_text(data: bytes) -> str:

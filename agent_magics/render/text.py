@@ -19,19 +19,17 @@ Item = JsonMapping
 _STATUS = {"running": "running", "completed": "ran", "failed": "failed", "denied": "not run"}
 _BOXES = {"completed": "[x]", "in_progress": "[ ]", "pending": "[ ]"}
 _LEVELS = {"info": "Note", "warning": "Warning", "error": "Error"}
-# The sequences a command's output still has when it is saved (ECMA-48: SGR); only the extension
-# and the live stream can draw them.
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def to_markdown(item: Item) -> str:
-    """Return a saved item as Markdown without active content."""
-    return _MARKDOWN[item["kind"]](item)
+    """Return a saved item as Markdown without active content, also for terminals."""
+    return _CONTROLS.sub("", _MARKDOWN[item["kind"]](item))
 
 
 def to_plain(item: Item) -> str:
     """Return a saved item as plain text, in which nothing can act on a terminal."""
-    return clean_output(_PLAIN[item["kind"]](item))
+    return _CONTROLS.sub("", _PLAIN[item["kind"]](item))
 
 
 def _text_markdown(item: Item) -> str:
@@ -100,7 +98,8 @@ def _tool_markdown(item: Item) -> str:
 
 def _plain_output(item: Item) -> str:
     output: str = item["output"]
-    return _COLOURS.sub("", output) if "\x1b" in output else output
+    # By itself: what moves a terminal's cursor must not write over the lines above it.
+    return clean_output(output) if _CONTROLS.search(output) else output
 
 
 def _patch_markdown(item: Item) -> str:

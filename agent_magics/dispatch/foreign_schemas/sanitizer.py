@@ -21,6 +21,7 @@ from agent_magics.dispatch.foreign_schemas.vocabulary import (
     values_of,
 )
 from agent_magics.protocol.items import JsonMapping, JsonObject
+from agent_magics.text.invisible import clean_text
 
 Schema = JsonObject
 
@@ -162,7 +163,7 @@ class _Cleaner:
     def _described(self, clean: Schema, schema: JsonMapping) -> Schema:
         """Add the description, and in words the constraints that the subset cannot express."""
         given = schema.get("description")
-        text = given if isinstance(given, str) else ""
+        text = clean_text(given) if isinstance(given, str) else ""
         left_out = [f"{name}: {_json_text(schema[name])}" for name in LEFT_OUT if name in schema]
         if left_out:
             text = f"{text} ({', '.join(left_out)})".strip()

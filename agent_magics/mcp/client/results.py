@@ -15,6 +15,7 @@ from agent_magics.protocol.mcp import (
     McpResult,
     McpTool,
 )
+from agent_magics.text.invisible import clean_text
 
 # Images that providers accept. An SVG is treated as a file, since it may contain a script.
 _PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
@@ -33,8 +34,8 @@ def tool_of(server: str, tool: types.Tool) -> McpTool:
     return McpTool(
         server,
         tool.name,
-        tool.description or "",
-        tool.title or hints.title or "",
+        clean_text(tool.description or ""),
+        clean_text(tool.title or hints.title or ""),
         tool.input_schema,
         tool.output_schema,
         hints.read_only_hint,
@@ -54,8 +55,8 @@ def resource_of(server: str, found: types.Resource | types.ResourceTemplate) -> 
         server,
         uri,
         found.name,
-        found.title or "",
-        found.description or "",
+        clean_text(found.title or ""),
+        clean_text(found.description or ""),
         found.mime_type or "",
         size,
     )

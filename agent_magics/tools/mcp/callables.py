@@ -12,6 +12,7 @@ from agent_magics.dispatch.foreign_schemas.sanitizer import sanitize_json_schema
 from agent_magics.dispatch.foreign_schemas.signature import bound_arguments, function_of, type_of
 from agent_magics.protocol.errors import RespondToModel, full_message
 from agent_magics.protocol.mcp import McpCallbacks, McpTool
+from agent_magics.text.invisible import clean_text
 from agent_magics.tools.mcp.by_hand import Ask, await_call, decline, wait_for_call
 from agent_magics.tools.mcp.handler import McpToolHandler
 from agent_magics.tools.mcp.joining import McpTools
@@ -24,7 +25,13 @@ Spawn = Callable[[Coroutine[Any, Any, Any]], "Future[Any]"]
 
 
 class McpToolError(RuntimeError):
-    """A tool of an MCP server reported a failure (``isError``)."""
+    """A tool of an MCP server reported a failure (``isError``).
+
+    Its text cannot act on a terminal.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(clean_text(text))
 
 
 class McpNamespace:

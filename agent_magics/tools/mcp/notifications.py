@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from agent_magics.protocol.errors import clause
 from agent_magics.protocol.mcp import McpServerState, McpStatus
 from agent_magics.text.brief import number_of
+from agent_magics.text.invisible import clean_text
 
 # The most characters of a server's instructions.
 _LONGEST = 1_000
@@ -69,7 +70,7 @@ def _kind_of(state: McpServerState) -> str:
 def _ready(state: McpServerState, count: int, *, is_change: bool) -> list[str]:
     """Report that a server is ready, if that is a change, and its own instructions in any case."""
     name = state.config.name
-    text = " ".join(state.instructions.split())
+    text = " ".join(clean_text(state.instructions).split())
     if len(text) > _LONGEST:
         text = f"{text[:_LONGEST]}…"
     # Untrusted text: quoted, so that it cannot pass for the person's text or ours.

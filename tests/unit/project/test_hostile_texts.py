@@ -22,7 +22,7 @@ from agent_magics.project.prompts import (
     trust_prompts,
 )
 from agent_magics.project.skills import find_skills
-from agent_magics.project.texts import clean_text
+from agent_magics.text.invisible import clean_text
 from tests.support.skills import home, trust_all, write_skill
 
 pytestmark = pytest.mark.soak

@@ -229,14 +229,26 @@ def test_colours_are_for_those_who_draw_them():
     assert to_markdown(item).endswith("```\nno\n```")
 
 
-@given(st.text())
-def test_nothing_in_plain_text_acts_on_a_terminal(words):
+@given(st.text(), st.sampled_from([to_plain, to_markdown]))
+def test_nothing_saved_acts_on_a_terminal(words, form):
     escapes = f"{words}\x1b]0;title\x07\x1b[2J\x9b5A{words}"
     for item in (
         {"kind": "text", "text": escapes},
         {"kind": "notice", "level": "info", "text": escapes},
         tool_item(title=escapes, output=escapes, note=escapes),
     ):
-        assert not {*to_plain(item)} & {*map(chr, range(32)), *map(chr, range(0x7F, 0xA0))} - {
-            *"\n\t"
-        }
+        assert not {*form(item)} & {*map(chr, range(32)), *map(chr, range(0x7F, 0xA0))} - {*"\n\t"}
+
+
+@pytest.mark.parametrize("form", [to_plain, to_markdown])
+@pytest.mark.parametrize(
+    "move",
+    ["\x1b[9A\r", "\x1b[9F", "\x1b[1;1H", "\x1b[H\x1b[2J", "\x1bM" * 9, "\x9b9A\r", "\b" * 99],
+    ids=ascii,
+)
+def test_an_output_changes_nothing_that_stands_above_it(form, move):
+    item = tool_item(title="rm -rf x", output=f"a\nb{move}[shell] ls (ran)\x1b[K", exit_code=None)
+    before = tool_item(title="first", output="seen", exit_code=None)
+    block = form({"kind": "block", "items": [before, item]})
+    kept = [form(before), form(tool_item(title="rm -rf x", output="", exit_code=None))]
+    assert block.startswith("\n\n".join(kept))
