@@ -393,7 +393,7 @@ class ComposedAgent:
         """Return the first line of a conversation's record."""
         kept, lost = recordable(self._held.given.values)
         keys = self._secrets(self.settings, os.environ)
-        secrets = [key for key in keys if len(key) >= SHORTEST_KEY]
+        secrets = tuple(key for key in keys if len(key) >= SHORTEST_KEY)
         notebook = open_notebook()
         current = self.session.conversation
         return RecordBegun(

@@ -95,7 +95,7 @@ class Outbox:
         self,
         turn_id: str,
         listener: Listener,
-        secrets: Sequence[str] = (),
+        secrets: tuple[str, ...] = (),
         after: Listener | None = None,
     ) -> None:
         """Deliver the events of a turn to `listener`, which is called on the engine's thread.

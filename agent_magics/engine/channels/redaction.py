@@ -2,9 +2,11 @@
 
 import re
 from base64 import b64encode, urlsafe_b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from functools import lru_cache
+from itertools import chain
+from math import inf
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -15,8 +17,13 @@ _SHORTEST_ENCODED, _SHORTEST_CUT = 12, 8  # characters
 # What may stand between the characters of a secret: line ends, or the marks of a printed list.
 _BETWEEN = " \t\r\n'\",[]()"
 _WITHOUT = str.maketrans("", "", _BETWEEN)
-# A character as JSON may write it, or one cut off at the end, or the character itself.
-_SIGN = re.compile(r"\\+u([0-9A-Fa-f]{4})|\\+(?:u[0-9A-Fa-f]{0,3}\Z)?|(.)", re.DOTALL)
+# The same and the backslashes of escapes, which a secret that is cut off is looked for without.
+_BLANKS = _BETWEEN + "\\"
+_NO_BLANKS = str.maketrans("", "", _BLANKS)
+# A character as JSON may write it, and one cut off at the end. From the first backslash on, since
+# each of many would be looked at once for each before it.
+_ESCAPE = re.compile(r"(?<!\\)\\++u([0-9A-Fa-f]{4})")
+_BEGUN_ESCAPE = re.compile(r"(?:u[0-9A-Fa-f]{0,3})?")
 # Characters that stand for one of a secret, as far as its beginning is looked for.
 _LONGEST_SIGN = 8
 
@@ -32,16 +39,15 @@ _PRINTED_ENDS = (events.ExecCommandEnd, events.ToolCallCompleted, events.ToolCal
 Unstamped = tuple[type[events.Event], Mapping[str, Any]]  # an event's kind and its own fields
 
 
-def redact_text(secrets: Sequence[str], text: str) -> str:
+def redact_text(secrets: tuple[str, ...], text: str) -> str:
     """Return `text` with all `secrets` replaced, also where JSON has escaped their characters, or
     they stand in base64, in hexadecimal, in capitals or backwards, or with spaces, quotes or line
     ends between their characters.
     """
-    possible = [secret for secret in secrets if len(text) >= _shortest(secret)]
-    if not possible:  # as for most texts of events, which are shorter than a key
+    if len(text) < _shortest(secrets):  # as most texts of events
         return text
     joined = text.translate(_WITHOUT)
-    for secret in possible:
+    for secret in secrets:
         if "\\" in text:  # first, since a secret may end with one, of which JSON makes two
             text = _escaped(secret).sub(REDACTED, text)
         for form, bare in _bare_forms(secret):
@@ -80,9 +86,10 @@ def encodings(secret: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=256)
-def _shortest(secret: str) -> int:
+def _shortest(secrets: tuple[str, ...]) -> float:
     """Return the number of characters of the shortest text that holds a secret in any form."""
-    return min(len(bare) for _, bare in _bare_forms(secret))
+    bare_forms = chain.from_iterable(map(_bare_forms, secrets))
+    return min((len(bare) for _, bare in bare_forms), default=inf)
 
 
 @lru_cache(maxsize=1024)
@@ -103,7 +110,7 @@ def _forms(character: str) -> str:
     return rf"(?:(?i:{coded})|\\*{re.escape(character)})"
 
 
-def redact(secrets: Sequence[str], value: Any) -> Any:
+def redact(secrets: tuple[str, ...], value: Any) -> Any:
     """Return `value` with the secrets replaced in every text in it, at any depth."""
     kind = type(value)
     if kind is str:
@@ -123,29 +130,39 @@ def redact(secrets: Sequence[str], value: Any) -> Any:
     return value
 
 
-def cut_partial(secrets: Sequence[str], text: str) -> tuple[str, str]:
+def cut_partial(secrets: tuple[str, ...], text: str) -> tuple[str, str]:
     """Split `text` before the beginning of a secret at its end, in any form that `redact_text`
     knows; the second part is "" for none.
     """
-    forms = [bare for secret in secrets for _, bare in _bare_forms(secret) if bare]
-    tail = text[-_LONGEST_SIGN * max(map(len, forms), default=1) :]
-    joined = tail.translate(_WITHOUT)
-    if "\\" not in tail and not any(_partial_length(form, joined) for form in forms):
-        return text, ""
-    signs, starts, at = "", list[int](), len(tail)
-    for found in _SIGN.finditer(tail):
-        sign = chr(int(found[1], 16)) if found[1] else found[2] or ""
-        if not sign and found.end() == len(tail):
-            at = found.start()  # an escape that goes on in the next piece
-        elif sign and sign not in _BETWEEN and sign != "\\":
-            signs += sign
-            starts.append(found.start())
-    partial = max((_partial_length(form.replace("\\", ""), signs) for form in forms), default=0)
-    at = min(at, starts[-partial]) if partial else at
-    return text[: len(text) - len(tail) + at], tail[at:]
+    longest, forms = _looked_for(secrets)
+    start = max(0, len(text) - longest)
+    tail = text[start:]
+    before, backslash, rest = tail.rpartition("\\")
+    if backslash and _BEGUN_ESCAPE.fullmatch(rest):
+        tail = before.rstrip("\\")
+    spread, at = _ESCAPE.sub(_in_place, tail) if backslash else tail, len(tail)
+    signs = spread.translate(_NO_BLANKS)
+    for _ in range(max((_partial_length(form, signs) for form in forms), default=0)):
+        at -= 1
+        while spread[at] in _BLANKS:
+            at -= 1
+    return text[: start + at], text[start + at :]
 
 
-def redact_shortened(secrets: Sequence[str], text: str) -> str:
+@lru_cache(maxsize=256)
+def _looked_for(secrets: tuple[str, ...]) -> tuple[int, list[str]]:
+    """Return how far back secrets may begin, in characters, and their forms without blanks."""
+    forms = list(chain.from_iterable(map(encodings, secrets)))
+    longest = _LONGEST_SIGN * max(map(len, forms), default=0)
+    return longest, [form.translate(_NO_BLANKS) for form in forms]
+
+
+def _in_place(escape: re.Match[str]) -> str:
+    """Return the character that an escape stands for, and blanks for the rest of it."""
+    return chr(int(escape[1], 16)).ljust(len(escape[0]))
+
+
+def redact_shortened(secrets: tuple[str, ...], text: str) -> str:
     """Do what `redact_text` does, also where a secret's end was cut off for a "…"."""
     *cut, last = redact_text(secrets, text).split("…")
     split = [cut_partial(secrets, piece) for piece in cut]
@@ -175,7 +192,7 @@ class EventRedactor:
         secrets: the texts to redact, the longest first.
     """
 
-    def __init__(self, secrets: Sequence[str]) -> None:
+    def __init__(self, secrets: tuple[str, ...]) -> None:
         self.secrets = secrets
         self._held: dict[tuple[object, ...], tuple[type[events.Event], dict[str, Any]]] = {}
 

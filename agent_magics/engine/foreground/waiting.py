@@ -84,7 +84,7 @@ class Foreground:
         self._after = after
         self._watch = EventWatch(watchers, self._warn) if watchers else None
         self._hear = hear
-        self._secrets: Sequence[str] = ()
+        self._secrets: tuple[str, ...] = ()
         self._turn_id = ""
         self._ended = False
         self._tasks: set[asyncio.Task[None]] = set()

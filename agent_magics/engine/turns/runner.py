@@ -5,7 +5,7 @@ import json
 import logging
 import threading
 import traceback
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeAlias
@@ -260,7 +260,7 @@ async def _compact(turn: Turn) -> Ending:
     return TurnCompleted, {"text": "", **spent(turn)}
 
 
-def ending_of(error: BaseException, agent: str, secrets: Sequence[str]) -> Ending:
+def ending_of(error: BaseException, agent: str, secrets: tuple[str, ...]) -> Ending:
     """Return the last event of a turn that ended by an error.
 
     Args:
