@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from agent_magics.serve.loopback import Serving
 
 Prompt: TypeAlias = str | Sequence[ContentPart]
+Arguments: TypeAlias = Mapping[str, Any] | str | None
 
 
 class Agent(ComposedAgent):
@@ -416,7 +417,7 @@ class Agent(ComposedAgent):
         """The queued prompts, each with `id` and `text`, the next one first."""
         return self.session.additions.prompts
 
-    async def call(self, name: str, arguments: Mapping[str, Any] | str | None = None) -> ToolOutput:
+    async def call(self, name: str, arguments: Arguments = None) -> ToolOutput:
         """Make one tool call exactly as if the model had made it.
 
         Args:
@@ -432,7 +433,7 @@ class Agent(ComposedAgent):
         op = _call_op(name, arguments)
         return output_of(await self.foreground().wait(op, self.turn_config()))
 
-    def call_sync(self, name: str, arguments: Mapping[str, Any] | str | None = None) -> ToolOutput:
+    def call_sync(self, name: str, arguments: Arguments = None) -> ToolOutput:
         """Do the same as `call`, blocking.
 
         Args:
@@ -664,9 +665,9 @@ def _content(prompt: Prompt) -> Content:
     return content
 
 
-def _call_op(name: str, arguments: Mapping[str, Any] | str | None) -> CallTool:
+def _call_op(name: str, arguments: Arguments) -> CallTool:
     check("call: name", name, str)
-    check("call: arguments", arguments, Mapping[str, Any] | str | None)
+    check("call: arguments", arguments, Arguments)
     text = arguments if isinstance(arguments, str) else None
     fields = None if isinstance(arguments, str) else arguments
     return CallTool(turn_id=new_turn_id(), name=name, arguments=fields, text=text)

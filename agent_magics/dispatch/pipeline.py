@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from typing import TypeAlias
 
 from agent_magics.dispatch.call import CallInProgress, CallLock, CallState
@@ -55,7 +56,6 @@ class ToolCallRuntime:
     ) -> None:
         self.router = router
         self._turn = turn
-        self._redact = redact or str
         self._lock = CallLock()
         self._groups: dict[str, CallLock] = {}  # by the id of a running group call
         self._of_model: set[CallInProgress] = set()  # not those made from inside others
@@ -73,7 +73,7 @@ class ToolCallRuntime:
         from_the_tool: tuple[Stage | None, ...] = (
             None if hooks is None else hooks.after_call,
             leave_place,
-            None if redact is None else self._redact_output,
+            None if redact is None else partial(redact_output, redact),
         )
         self._to_the_tool = tuple(filter(None, to_the_tool))
         self._from_the_tool = tuple(filter(None, from_the_tool))
@@ -101,7 +101,7 @@ class ToolCallRuntime:
         if lock is not None:
             going.place = lock.take_place(shared=self.router.supports_parallel(call))
         self._turn.uses[call.tool_name] += 1
-        going.emit(ToolCallPending, arguments=self._redact(readable_payload(call.payload)))
+        going.emit(ToolCallPending, arguments=readable_payload(call.payload))
         if call.parent_call_id is None:
             self._of_model.add(going)
 
@@ -168,11 +168,6 @@ class ToolCallRuntime:
         )
         return output
 
-    def _redact_output(self, call: CallInProgress) -> None:
-        content = map_text(call.output.content, self._redact)
-        if content != call.output.content:
-            call.output = replace(call.output, content=content)
-
 
 # -- the stages that are one step ------------------------------------------------------------------
 
@@ -198,6 +193,13 @@ def leave_place(call: CallInProgress) -> None:
     """
     if call.place is not None:
         call.place.leave()
+
+
+def redact_output(redact: Callable[[str], str], call: CallInProgress) -> None:
+    """Remove secrets from what the model reads; the outbox does so in events."""
+    content = map_text(call.output.content, redact)
+    if content != call.output.content:
+        call.output = replace(call.output, content=content)
 
 
 async def _wait_and_begin(call: CallInProgress, waiting: Awaitable[None]) -> None:

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 
 from agent_magics.dispatch.context import TurnContext
 from agent_magics.engine.arriving import ArrivingCall, DeltaBuffer, WebSearches
@@ -85,7 +85,6 @@ class ModelCaller:
     Attributes:
         budget: the budgets of the run, and what it has spent.
         requests: the number of requests, without those for summaries of the conversation.
-        compaction: shortens the conversation where it has become too long.
     """
 
     def __init__(
@@ -100,19 +99,23 @@ class ModelCaller:
         self._conversation = conversation
         self._history = conversation.history
         self._turn_config = turn_config
-        self.compaction = Compaction(
-            context,
-            model,
-            conversation.history,
-            conversation.meter,
-            plan=lambda: conversation.plan,
-            prepare=self._prepare,
-            spent=self._spend,
-        )
         self.budget = Budget(context.config, context.emit, hard=turn_config.parent is not None)
         self.requests = 0
         self._asides = 0
         self._arriving = ArrivingCall(context.emit)
+
+    @cached_property  # a call alone needs none
+    def compaction(self) -> Compaction:
+        """Shortens the conversation where it has become too long."""
+        return Compaction(
+            self._context,
+            self._model,
+            self._history,
+            self._conversation.meter,
+            plan=lambda: self._conversation.plan,
+            prepare=self._prepare,
+            spent=self._spend,
+        )
 
     @property
     def is_used_up(self) -> bool:

@@ -181,7 +181,7 @@ class NotebookAgents:
 
     def publish_text(self, text: str) -> None:
         """Show Markdown in the running cell: no key in it, and of what it quotes nothing hidden."""
-        written = [*self.secrets, *map(as_entities, self.secrets)]
+        written = (*self.secrets, *map(as_entities, self.secrets))
         shown = show_hidden(redact_shortened(written, text))
         CellPublisher(self.shell).publish(text_bundle(shown), uuid.uuid4().hex)
 

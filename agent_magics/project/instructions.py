@@ -51,7 +51,8 @@ def read_instructions(workspace: Path) -> tuple[InstructionFile, ...]:
     Where all together are longer than 32 KiB, the nearest are read whole and the others are cut.
 
     Args:
-        workspace: an absolute path. Outside a git repository its own file alone is read.
+        workspace: an absolute path without links. Outside a git repository its own file alone is
+            read.
     """
     folders = folders_down(workspace, [REPOSITORY])
     files = list[InstructionFile]()

@@ -17,17 +17,17 @@ def find_root(workspace: Path) -> Path:
     It is the git repository that the workspace is in; else the nearest folder with a
     ``pyproject.toml``; else the workspace itself.
     """
-    return folders_down(workspace)[0]
+    return folders_down(Path(real_path(workspace)))[0]
 
 
 def folders_down(workspace: Path, marks: Sequence[str] = _MARKS) -> list[Path]:
     """Return the folders from the project's root down to the workspace; see `find_root`.
 
     Args:
-        workspace: the workspace.
+        workspace: an absolute path without links, as that of an agent is.
         marks: what a root has, the strongest first.
     """
-    upwards = _upwards(real_path(workspace))
+    upwards = _upwards(str(workspace))
     for name in marks:
         for place, folder in enumerate(upwards):
             if os.path.lexists(f"{folder}/{name}"):

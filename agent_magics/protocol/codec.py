@@ -158,6 +158,8 @@ def _check_of(hint: Any) -> Check:
         return lambda value: isinstance(value, str) and value in arguments
     if origin in (Union, types.UnionType):
         checks = [_check_of(argument) for argument in arguments]
+        if _takes_all in checks:
+            return _takes_all
         return lambda value: any(check(value) for check in checks)
     if origin is tuple:
         element = _check_of(arguments[0])
@@ -167,7 +169,11 @@ def _check_of(hint: Any) -> Check:
         return lambda value: isinstance(value, Mapping) and all(map(element, value.values()))
     if _names_noun(hint):
         return lambda value: isinstance(value, hint) and is_typed(value)
-    return _CHECKS.get(hint, lambda value: True)  # any JSON
+    return _CHECKS.get(hint, _takes_all)  # any JSON
+
+
+def _takes_all(_: object) -> bool:
+    return True
 
 
 def _is_count(value: Any) -> bool:

@@ -2,7 +2,7 @@
 ``codec``.
 """
 
-import uuid
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -25,7 +25,7 @@ DECISIONS = (
 
 def new_turn_id() -> str:
     """Return a new id for a turn."""
-    return uuid.uuid4().hex[:12]
+    return os.urandom(6).hex()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

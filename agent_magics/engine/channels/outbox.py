@@ -139,11 +139,12 @@ class Outbox:
         turn = self._turns.get(turn_id)
         with self._lock:
             is_first = not self._pending
-            if turn is None or not turn.redactor.secrets:
-                self._stamp(turn_id, (kind, fields))
-            else:
+            if turn is not None and turn.redactor.secrets:
                 for event in turn.redactor.clean(kind, fields):
                     self._stamp(turn_id, event)
+            else:  # also of what code of a turn does after its end
+                cleaned = redact(self.secrets, fields) if self.secrets else fields
+                self._stamp(turn_id, (kind, cleaned))
             return is_first and bool(self._pending)
 
     def keep(self, entry: Entry) -> None:

@@ -7,6 +7,7 @@ gets besides exec_command, which tool edits files, and whether it accepts images
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 from agent_magics.protocol.config import DEFAULT_MODEL
@@ -96,6 +97,7 @@ OTHERS = Family(
 _FAMILIES = tuple((re.compile(pattern), family) for pattern, family in FAMILIES)
 
 
+@lru_cache(maxsize=64)  # looked up before every run
 def family_of(model: str) -> Family:
     """Return the family of the model called `model`."""
     name = model.rpartition("/")[2].lower()

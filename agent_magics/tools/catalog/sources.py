@@ -19,6 +19,8 @@ ToolList: TypeAlias = Sequence[Entry] | Entry | None
 
 def entries_of(wanted: ToolList) -> list[Any]:
     """Return the entries of a list of tools; a single tool or name counts as a list of one."""
+    if isinstance(wanted, list):  # as nearly always
+        return wanted
     if wanted is None:
         return []
     if isinstance(wanted, str):

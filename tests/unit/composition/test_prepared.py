@@ -9,6 +9,7 @@ from types import MappingProxyType
 import pytest
 
 from agent_magics import Agent, tool
+from agent_magics.config_files.places import user_config_file
 from agent_magics.engine.front_end import FRONT_ENDS, FrontEnd
 from agent_magics.models.providers.credentials import keep_key, stored_key
 from agent_magics.models.recordings.scripted import Call, ScriptedModel
@@ -31,12 +32,20 @@ def log_in() -> None:
     stored_key("https://api.openai.com/v1")
 
 
+def write_settings(text: str) -> None:
+    user_config_file().parent.mkdir(parents=True, exist_ok=True)
+    user_config_file().write_text(text)
+
+
 CHANGES: dict[str, Callable[[Agent], object]] = {
     "a variable": lambda agent: os.environ.update(LC_ALL="C"),
     "a variable that goes": lambda agent: os.environ.pop("LC_ALL"),
     "a key": lambda agent: os.environ.update(OPENROUTER_API_KEY="sk-or-0123456789"),
     "a key that is stored": lambda agent: log_in(),
     "a setting": lambda agent: agent.configure(approval="never"),
+    "the person's settings": lambda agent: write_settings("max_turns = 7"),
+    "other settings of theirs": lambda agent: write_settings("max_turns = 8"),
+    "a model of another family": lambda agent: agent.configure(model="gpt-4o"),
     "instructions": lambda agent: Path("AGENTS.md").write_text("Be brief."),
     "other instructions": lambda agent: Path("AGENTS.md").write_text("Be long."),
     "a tool": lambda agent: agent.register(registered),

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from agent_magics import Agent, ScriptedModel
 from agent_magics.project.instructions import (
     MOST,
     describe_instructions,
@@ -56,7 +57,9 @@ def test_a_workspace_behind_a_link_is_where_the_link_leads(repository, tmp_path_
     link.symlink_to(repository / "a")
     for place in ("AGENTS.md", "a/AGENTS.md"):
         (repository / place).write_text(f"of {place}")
-    assert names(read_instructions(link)) == ["AGENTS.md", "a/AGENTS.md"]
+    with Agent(ScriptedModel([]), [], cwd=link) as agent:
+        agent.turn_config()
+        assert names(agent.project) == ["AGENTS.md", "a/AGENTS.md"]
 
 
 def test_another_name_counts_where_it_stands_alone(repository):
