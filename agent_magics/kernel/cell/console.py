@@ -19,6 +19,7 @@ from agent_magics.render.blocks.display import DisplayBlock
 from agent_magics.render.mime import to_bundle
 from agent_magics.render.status import TurnStatus
 from agent_magics.render.text import to_plain
+from agent_magics.render.visible import show_invisible
 
 # Characters of one command's output that are printed as they come; of more, both ends at its end.
 _MOST_STREAMED = 20_000
@@ -124,11 +125,13 @@ class ConsoleOutputs:
         return replace(block, item={**block.item, "output": ""})
 
     def _print_lines(self, block: DisplayBlock, lines: str) -> None:
+        lines = clean_output(lines)  # by itself, since it may write over what stands above it
         if self._current != block.key:
             self._current = block.key
-            lines = f"… running {block.item['name']}: {block.item['title']}\n{lines}"
+            head = show_invisible(f"… running {block.item['name']}: {block.item['title']}")
+            lines = f"{head}\n{lines}"
         self.clear_activity()
-        self._write(clean_output(lines))
+        self._write(lines)
 
     def _write(self, text: str) -> None:
         sys.stdout.write(text)
