@@ -1,6 +1,7 @@
 """Each guide shows pictures; what pages show as code is code, and what they name is there."""
 
 import ast
+import builtins
 import re
 import shlex
 from importlib import import_module
@@ -53,6 +54,34 @@ def test_each_cell_of_the_pages_is_one_that_a_notebook_accepts(page: Path) -> No
             if isinstance(node, ast.ImportFrom) and str(node.module).startswith("agent_magics"):
                 module = import_module(str(node.module))
                 assert [name.name for name in node.names if not hasattr(module, name.name)] == []
+
+
+# What of these examples is the reader's own: data, functions, an agent; and what cells have.
+OF_READERS = {
+    "agent",
+    "df",
+    "sales",
+    "double",
+    "find_orders",
+    "make_ticket",
+    "asyncio",
+    "read_file",
+}
+OF_CELLS = {*dir(builtins), "get_ipython", "mcp"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_each_name_in_the_cells_of_a_page_comes_from_one_of_them(page: Path) -> None:
+    text = page.read_text("utf-8")
+    code = "".join(re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE))
+    tree = ast.parse(TransformerManager().transform_cell(code))
+    nodes = [*ast.walk(tree)]
+    made = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    made |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    made |= {(n.asname or n.name).split(".")[0] for n in nodes if isinstance(n, ast.alias)}
+    names = [node for node in nodes if isinstance(node, ast.Name)]
+    made |= {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    assert {node.id for node in names} - made - OF_READERS - OF_CELLS == set()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
