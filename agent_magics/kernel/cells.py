@@ -12,13 +12,14 @@ from agent_magics.engine.results.run import RunResult
 from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.kernel.cell.publishing import is_watched
 from agent_magics.kernel.cell.request.options import read_type
-from agent_magics.kernel.cell.request.pictures import read_pictures
+from agent_magics.kernel.cell.request.pictures import missing_pictures, read_pictures
 from agent_magics.kernel.cell.run import CellRun
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.models.providers.families import tools_config
 from agent_magics.protocol.errors import FatalError, short_message
 from agent_magics.protocol.events import ToolCallCompleted
 from agent_magics.protocol.items import InputImage
+from agent_magics.text.brief import brief
 from agent_magics.tools.proposal import NAME, RUN, RUN_PROMPT
 
 if TYPE_CHECKING:  # fifty modules, which most kernels never use
@@ -232,7 +233,12 @@ def _pictures(agent: Agent, options: Namespace, cell: str) -> tuple[InputImage, 
     forms = tools_config(options.model or settings.model, settings.features)
     if not forms.view_image:
         return ()
-    return read_pictures(cell, agent.config.cwd, agent.read_judge())
+    workspace = agent.config.cwd
+    if missing := missing_pictures(cell, workspace):
+        named = brief(", ".join(missing), 200)
+        note = f"Not sent, since the workspace has no such picture: {named}."
+        agent.session.conversation.notes.append(note)
+    return read_pictures(cell, workspace, agent.read_judge())
 
 
 def _at_work(agent: Agent) -> str:

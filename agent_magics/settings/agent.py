@@ -79,8 +79,8 @@ class AgentSettings:
         if self.is_elsewhere(given):
             raise FatalError(
                 f"cwd={given.values['cwd']!r}: agent {name!r} works in {str(self._cwd)!r}, and its "
-                "conversation stays there. Begin a new one (%%agent --new), or use another agent "
-                "(name=...)."
+                "conversation stays there. Set it back, begin a new one (%%agent --new), or use "
+                "another agent (--name, name=...)."
             )
         return Source(given.name, {**self._constructed.values, **given.values, "cwd": self._cwd})
 

@@ -537,6 +537,12 @@ def test_what_is_set_after_the_first_cell_holds_from_the_next(kernel: Kernel) ->
         kernel.run("%config AgentMagics.base_url = ''")
 
 
+def test_a_picture_that_is_not_there_is_told(kernel: Kernel) -> None:
+    _prepare(kernel, DONE)
+    outcome = kernel.run("%%agent\nLook at ![it](gone.png), not ![](https://example.org/a.png).\n")
+    assert "no such picture: gone.png." in outcome.text
+
+
 def test_another_workspace_begins_another_conversation(kernel: Kernel, tmp_path) -> None:
     _prepare(kernel)
     assert kernel.run(AGENT).status == "ok"

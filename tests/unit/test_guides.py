@@ -45,13 +45,17 @@ OF_CONTRIBUTORS = [
 MAGIC = re.compile(r"^%agent (\S+) ?(.*)$|^%%agent(.*)\n|AgentMagics\.(\w+)", re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [*PAGES, OF_CONTRIBUTORS[2]], ids=lambda page: page.parent.name + page.stem
+)
 def test_each_cell_of_the_pages_is_one_that_a_notebook_accepts(page: Path) -> None:
     for cell in re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.M):
         code = TransformerManager().transform_cell(cell)
         tree = compile(code, cell, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | ast.PyCF_ONLY_AST)
         for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("agent_magics"):
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith(
+                ("agent_magics", "tests")
+            ):
                 module = import_module(str(node.module))
                 assert [name.name for name in node.names if not hasattr(module, name.name)] == []
 

@@ -10,6 +10,7 @@ from agent_magics.protocol.items import Content, InputImage, InputText
 from agent_magics.tools.files.viewing import view_image
 
 _NAMED = re.compile(r"!\[[^\]\n]*\]\((?:<([^<>\n\0]+)>|([^()\s\0]+))\)")
+_ADDRESS = re.compile(r"\w+:")  # of the web, or data
 _ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 _MOST = 10
 
@@ -29,14 +30,7 @@ def read_pictures(
     Raises:
         FatalError: one may not be read, is no picture, or there are too many.
     """
-    root = workspace.resolve()
-    found = dict.fromkeys(
-        path
-        for match in _NAMED.finditer(text)
-        if (path := (root / (match[1] or match[2])).resolve()).suffix.lower() in _ENDINGS
-        and path.is_relative_to(root)
-        and os.path.isfile(path)  # noqa: PTH113 - `is_file` raises where a name is too long
-    )
+    found = dict.fromkeys(filter(_is_there, _named(text, workspace).values()))
     if len(found) > _MOST:
         raise FatalError(f"The prompt names {len(found)} pictures; send at most {_MOST} at a time.")
     for path in found:
@@ -48,6 +42,27 @@ def read_pictures(
         raise FatalError(f"A picture of the prompt cannot be sent: {full_message(error)}") from None
     parts = [part for output in outputs for part in output.content]
     return tuple(part for part in parts if isinstance(part, InputImage))
+
+
+def missing_pictures(text: str, workspace: Path) -> list[str]:
+    """Return what a text names as pictures of the workspace that are not there."""
+    return [name for name, path in _named(text, workspace).items() if not _is_there(path)]
+
+
+def _named(text: str, workspace: Path) -> dict[str, Path]:
+    """Return the paths of pictures below the workspace by the names that a text gives them."""
+    root = workspace.resolve()
+    names = (match[1] or match[2] for match in _NAMED.finditer(text))
+    paths = {name: (root / name).resolve() for name in names if not _ADDRESS.match(name)}
+    return {
+        name: path
+        for name, path in paths.items()
+        if path.suffix.lower() in _ENDINGS and path.is_relative_to(root)
+    }
+
+
+def _is_there(path: Path) -> bool:
+    return os.path.isfile(path)  # noqa: PTH113 - `is_file` raises where a name is too long
 
 
 def with_pictures(prompt: str, pictures: tuple[InputImage, ...]) -> Content:

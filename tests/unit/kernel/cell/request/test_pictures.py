@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from agent_magics.kernel.cell.request.pictures import read_pictures
+from agent_magics.kernel.cell.request.pictures import missing_pictures, read_pictures
 from agent_magics.protocol.errors import FatalError
 from agent_magics.rows.tables.files import any_path
 
@@ -27,6 +27,7 @@ def test_pictures_of_the_workspace_are_sent_once(tmp_path: Path) -> None:
     )
     urls = [picture.image_url[:16] for picture in read_pictures(text, workspace, any_path)]
     assert urls == ["data:image/png;b", "data:image/jpeg;"]
+    assert missing_pictures(text, workspace) == ["gone.png"]
 
 
 def test_what_cannot_be_sent_is_told(tmp_path: Path) -> None:
