@@ -6,7 +6,13 @@ from typing import TypeVar
 from agent_magics.models.error_redaction import keys_in_address, without_keys
 from agent_magics.models.providers import credentials
 from agent_magics.models.providers.endpoints import endpoint_of, server_address
-from agent_magics.models.providers.keys import is_local, key_of, shared_key_of, ways_to_give
+from agent_magics.models.providers.keys import (
+    given_keys,
+    is_local,
+    key_of,
+    shared_key_of,
+    ways_to_give,
+)
 from agent_magics.protocol.errors import FatalError
 
 PLACEHOLDER_KEY = "local-server-needs-no-key"
@@ -25,6 +31,8 @@ class ServerAccess:
 
     def __init__(self, api_key: str | None, base_url: str | None) -> None:
         self._api_key = api_key
+        if api_key:
+            given_keys.add(api_key)
         self._base_url = base_url
 
     @property

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import re
 import threading
 import weakref
@@ -10,12 +11,16 @@ from types import ModuleType
 from typing import Any
 
 from agent_magics.models.bounds import DOCUMENT_BYTES, is_bounded_encoding
-from agent_magics.models.error_redaction import keys_in_address, without_keys
+from agent_magics.models.error_redaction import NO_KEY, keys_in_address, without_keys
+from agent_magics.models.providers.credentials import held_keys
+from agent_magics.models.providers.keys import environment_keys, given_keys
 from agent_magics.protocol.errors import short_message
+from agent_magics.text.secrets import KEY_SHAPES
 
 # The loggers that write the addresses of requests, which may hold a key.
 _LOGGERS = ("httpx2", "openai._base_client")
 _ADDRESS = re.compile(r"(?<!\w)\w++://\S+")
+_KEY = re.compile(KEY_SHAPES)
 _openai: ModuleType | None = None
 
 
@@ -37,9 +42,13 @@ def load_openai() -> ModuleType:
 
 
 def hide_keys(record: logging.LogRecord) -> bool:
-    """Remove the keys in addresses from a log record, whatever its arguments are (a filter)."""
+    """Remove keys from a log record, whatever its arguments are (a filter): those in addresses, and
+    those that a server repeats in its headers.
+    """
+    known = (*given_keys, *environment_keys(os.environ), *held_keys())
     try:
-        record.msg = _ADDRESS.sub(_without_keys, record.getMessage())
+        text = _KEY.sub(NO_KEY, without_keys(record.getMessage(), known))
+        record.msg = _ADDRESS.sub(_without_keys, text)
     except Exception:  # logging would print the arguments
         record.msg = "A log record could not be formatted."
     record.args = ()

@@ -262,11 +262,12 @@ class Settings(RunConfig):
             in_notebook=("data",),
         ),
     ] = None
+    # A repr shows neither the key nor what may hold one.
     base_url: Annotated[
         str | None,
         Address,
         Setting(help="An OpenAI-compatible server.", variable="OPENAI_BASE_URL"),
-    ] = None
+    ] = field(default=None, repr=False)
     api_key: Annotated[
         str | None,
         Setting(help="The key for the server.", where=Where(0), variable="OPENAI_API_KEY"),
@@ -282,14 +283,14 @@ class Settings(RunConfig):
             help="MCP servers: {'name': {'command': ..., 'args': [...]}} or {'url': ...}.",
             where=NOTEBOOK,
         ),
-    ] = None
+    ] = field(default=None, repr=False)
     language_servers: Annotated[
         Mapping[str, Any] | None,
         CheckedByUser,
         Setting(
             help="Language servers: {'python': {'command': ..., 'args': [...]}}; False is none.",
         ),
-    ] = None
+    ] = field(default=None, repr=False)
     replay: Annotated[
         str | Path | None,
         Setting(

@@ -4,6 +4,7 @@ import gc
 from dataclasses import is_dataclass
 
 from agent_magics import Agent
+from agent_magics.kernel.commands.settings import settings_table
 from tests.support.models.responses_server import ResponsesServer
 
 GIVEN, FROM_ENVIRONMENT = "sk-given-4711-never-shown-to-anybody", "sk-found-4712-never-shown-either"
@@ -26,3 +27,15 @@ def test_no_object_of_ours_shows_a_key(monkeypatch):
         shown["what an agent keeps"] = repr(vars(agent))
     keys = (GIVEN, FROM_ENVIRONMENT)
     assert not [name for name, text in shown.items() if any(key in text for key in keys)]
+
+
+def test_no_setting_shows_what_may_hold_a_key():
+    servers = {
+        "mine": {"command": "true", "args": [GIVEN], "env": {"TOKEN": GIVEN}},
+        "theirs": {"url": f"https://h/x?t={GIVEN}", "headers": {"Authorization": GIVEN}},
+    }
+    with Agent("m", base_url=f"http://me:{GIVEN}@h/v1?key={GIVEN}", mcp_servers=servers) as agent:
+        shown = repr((vars(agent), agent.settings, agent.settings_now(), agent.config))
+        listed = settings_table(agent.settings_now())
+    assert GIVEN not in shown
+    assert GIVEN not in listed

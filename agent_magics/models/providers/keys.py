@@ -64,6 +64,10 @@ def shared_key_of(address: str) -> str:
     return os.environ.get("OPENAI_API_KEY", "")
 
 
+# Those that programs have given, as `api_key=`; logs must not hold them.
+given_keys: set[str] = set()
+
+
 def environment_keys(environment: Mapping[str, str]) -> tuple[str, ...]:
     """Return all keys of known servers in an environment; they must not be written anywhere."""
     return tuple(filter(None, map(environment.get, _all_key_names())))

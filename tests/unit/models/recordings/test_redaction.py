@@ -230,6 +230,20 @@ def test_a_log_record_that_cannot_be_read_shows_no_key(text, logged, caplog):
     assert caplog.messages == [logged]
 
 
+@pytest.mark.parametrize("shown", ["{}", "Bearer {}", "{{'x-request-id': '{}'}}"])
+def test_no_key_that_a_server_repeats_is_logged(shown, caplog, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "found-hunter2hunter2")
+    ServerAccess("given-hunter2hunter2", None)
+    load_openai()
+    unknown = "sk-proj-hunter2hunter2hunter2"  # such as the beginning of a longer one
+    for key in ("found-hunter2hunter2", "given-hunter2hunter2", unknown):
+        with caplog.at_level(logging.DEBUG, "openai._base_client"):
+            logger = logging.getLogger("openai._base_client")
+            logger.debug("request_id: %s", shown.format(key))
+    assert len(caplog.messages) == 3
+    assert "hunter2" not in caplog.text
+
+
 @pytest.mark.parametrize("address", ADDRESSES)
 def test_no_key_of_an_address_is_in_the_error_that_none_is_known(address, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
