@@ -38,7 +38,8 @@ SENTENCES = {
     401: "{address} refused the API key ({status}): {key_way}, and run the cell again.",
     402: "{address} wants to be paid first (402): {said}",
     403: "{address} does not allow this key to use {model!r} (403): {said}",
-    404: "{address} does not know the model {model!r}, or has no {api} (404): {said}",
+    404: "{address} does not know the model {model!r}, or has no {api} (most addresses end in /v1, "
+    "and none in /responses or /chat/completions); it answered (404): {said}",
     429: "{address} refuses, for its rate limit or your quota (429): {said}",
 }
 # Of requests that name no model: files and batches.

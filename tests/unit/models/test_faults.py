@@ -356,6 +356,12 @@ def test_an_unknown_model_is_told_with_names_like_it(wire, status, error):
     assert "whisper" not in said
 
 
+def test_an_address_that_has_no_such_api_is_told_how_most_end(wire):
+    with serve(wire, [Reply(status=404, document=b'{"detail": "Not Found"}')]) as server:
+        said = str(failure(wire, server))
+    assert "most addresses end in /v1" in said and said.endswith("(404): Not Found")
+
+
 @pytest.mark.parametrize(
     "models", [None, [Reply(document=b"<html>")], [Reply(document=b'{"data":3}')]]
 )
