@@ -3,6 +3,7 @@
 import json
 import keyword
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -531,6 +532,7 @@ def test_what_is_set_after_the_first_cell_holds_from_the_next(kernel: Kernel) ->
         shown = kernel.run("%agent settings").markdown
         assert "| `instructions` | `Speak French.` | %config |" in shown
         assert "| `base_url` | `http://127.0.0.1:9/v1` | %config |" in shown
+        assert re.search(r"\| `cwd` \| `/[^|]+ \| conversation \|", shown)  # nobody has set it
     finally:
         kernel.run(f"{MAGICS}.hooks = []")
         kernel.run("%config AgentMagics.instructions = ''")

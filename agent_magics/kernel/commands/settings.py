@@ -17,8 +17,10 @@ from agent_magics.text.brief import brief
 
 def settings_table(resolved: Resolved) -> str:
     """Return all settings as a table: name, value and source; keys are redacted."""
+    # A conversation keeps the workspace that it began with, wherever that came from.
+    origins = {**resolved.origins, "cwd": "conversation"}
     rows = [
-        (code_span(name), _shown(name, resolved), resolved.origins[name])
+        (code_span(name), _shown(name, resolved), origins[name])
         for name in SETTINGS
         if name != "api_key"
     ]
