@@ -26,7 +26,10 @@ from agent_magics.files.survey import survey
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.text.brief import brief_line
 
-_ANY_PLACE = re.compile(f"/({'|'.join(map(re.escape, REASON_OF))})/")
+_DOTTED = "|".join(re.escape(place[1:]) for place in REASON_OF if place[0] == ".")
+_UNDOTTED = "|".join(re.escape(place) for place in REASON_OF if place[0] != ".")
+# A search judges each file, and few names have a dot: it rules out most places at once.
+_ANY_PLACE = re.compile(rf"/(\.(?:{_DOTTED})|{_UNDOTTED})/")
 _KEY_NAMES = frozenset(
     {"id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_ecdsa_sk", "id_ed25519_sk"}
 )

@@ -72,6 +72,21 @@ def tree_of(make, ripgrep: str):
         yield folder
 
 
+def call_in(folder: str):
+    """Return the context of a model's call, by which each file is judged."""
+    from agent_magics.dispatch.context import ToolContext, TurnContext  # noqa: PLC0415 - only here
+    from agent_magics.protocol.config import RunConfig  # noqa: PLC0415 - only here
+    from agent_magics.tools.files.path_judge import PathJudge  # noqa: PLC0415 - only here
+
+    def none(*_, **__):
+        raise AssertionError
+
+    config = RunConfig(cwd=Path(folder).resolve())
+    judge = PathJudge(config)
+    turn = TurnContext("s", "t", "a", config, {}, none, none, none, judge, tuple, None)
+    return ToolContext(turn, "c", "a tool")
+
+
 def time_search(make, with_ripgrep: bool) -> dict[str, float]:
     """Measure how much longer `grep_files` takes than a bare rg, in adjacent pairs."""
     from agent_magics.tools import grep_files  # noqa: PLC0415 - no part of what reading costs
@@ -82,11 +97,12 @@ def time_search(make, with_ripgrep: bool) -> dict[str, float]:
         os.environ["PATH"] = "/nonexistent"
     ours, bare = [], []
     with tree_of(make, ripgrep) as root:
+        ctx = call_in(root)
         for _ in range(PAIRS):
             began = time.perf_counter()
             done = subprocess.run([ripgrep, NEEDLE, root], capture_output=True, check=True)
             between = time.perf_counter()
-            found = grep_files(NEEDLE, root)
+            found = grep_files(NEEDLE, root, ctx=ctx)
             ours.append(time.perf_counter() - between)
             bare.append(between - began)
             assert found.found.total == done.stdout.count(b"\n")
@@ -99,13 +115,7 @@ def time_search(make, with_ripgrep: bool) -> dict[str, float]:
 
 def time_read() -> dict[str, float]:
     """Measure reading 100 lines at the end of a file of a gigabyte, as a model does."""
-    from agent_magics.dispatch.context import ToolContext, TurnContext  # noqa: PLC0415 - only here
-    from agent_magics.protocol.config import RunConfig  # noqa: PLC0415 - only here
     from agent_magics.tools import read_file  # noqa: PLC0415 - only here
-    from agent_magics.tools.files.path_judge import PathJudge  # noqa: PLC0415 - only here
-
-    def none(*_, **__):
-        raise AssertionError
 
     with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
         path, text = Path(folder) / "long.log", text_of(60_000)
@@ -114,12 +124,10 @@ def time_read() -> dict[str, float]:
                 file.write(text)
         end = path.stat().st_size
         offset = end - len(b"".join(text.splitlines(keepends=True)[-100:]))
-        config = RunConfig(cwd=Path(folder).resolve())
-        judge = PathJudge(config)
-        turn = TurnContext("s", "t", "a", config, {}, none, none, none, judge, tuple, None)
+        ctx = call_in(folder)
 
         def read(**window):
-            page = read_file("long.log", **window, ctx=ToolContext(turn, "c", "read_file"))
+            page = read_file("long.log", **window, ctx=ctx)
             return page.to_output(10_000).text
 
         assert read(offset_bytes=offset).count("| ") >= 100

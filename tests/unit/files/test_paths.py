@@ -16,6 +16,7 @@ from agent_magics.files.paths import (
     shown_path,
     write_kind,
 )
+from agent_magics.files.secret_places import REASON_OF
 from agent_magics.protocol.errors import RespondToModel
 
 
@@ -118,6 +119,15 @@ def test_protected(path):
 @pytest.mark.parametrize("path", ALLOWED)
 def test_not_protected(path):
     assert is_denied_read(Path(os.path.expanduser(path))) == ""
+
+
+def test_each_place_of_the_table_is_protected_with_what_is_below_and_nothing_else():
+    judge = read_judge()
+    for place, why in REASON_OF.items():
+        for path in (f"/srv/{place}", f"/srv/{place}/x.txt", f"/{place.upper()}/x/y"):
+            assert judge(path) == why, path
+        for path in (f"/srv/x{place}", f"/srv/{place}x/y.txt"):
+            assert judge(path) == "", path
 
 
 def test_a_virtual_environment_named_env_is_not_protected(tmp_path):
