@@ -23,12 +23,13 @@ hypothesis.settings.load_profile("tests")
 # Tests never write to the home of whoever runs them, and never use their key.
 _homes = tempfile.mkdtemp(prefix="agent-magics-homes-")
 HOMES = ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME")
-# What others keep there takes seconds to be made, such as matplotlib's list of fonts.
-SHARED = ("XDG_CACHE_HOME",)
+# What others keep there takes seconds to be made, such as matplotlib's list of fonts. No authority
+# is trusted: each client would read all of the system's, for which it takes 15 ms.
+SHARED = ("XDG_CACHE_HOME", "SSL_CERT_DIR")
 for name in (*HOMES, *SHARED):
     os.environ[name] = str(Path(_homes, name))
     Path(_homes, name).mkdir()
-for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "SSL_CERT_FILE"):
     os.environ.pop(name, None)
 
 # Folders whose tests take longest.
@@ -63,21 +64,25 @@ def pytest_collection() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the dearest, so that no worker ends alone.
+    """Begin with the dearest, so that no worker ends alone: folders, and files in which one soaks.
 
     Cells of a notebook keep their order, and so do the tests of a file that share one kernel or
-    page: there a test's cells are the past of the next one's, as they are for a person.
+    page: there a test's cells are the past of the next one's, as they are for a person. Pages
+    without the extension come last in a file, since JupyterLab is loaded anew for each change.
     """
-    items.sort(key=_place)
+    dear = {item.path for item in items if item.get_closest_marker("soak")}
+    dear |= {item.path for item in items if "launcher" in item.path.parts}
+    items.sort(key=lambda item: (_place(item), item.path not in dear))
 
 
-def _place(item: pytest.Item) -> tuple[int, str, int]:
+def _place(item: pytest.Item) -> tuple[int, str, bool, int]:
     (top, folder, *_) = item.path.relative_to(item.config.rootpath).parts
     if top == "notebooks":
-        return len(DEAR), item.path.name, getattr(item, "cell_num", 0)
+        return len(DEAR), item.path.name, False, getattr(item, "cell_num", 0)
     if folder in SHARING:
-        return DEAR.index(folder), item.path.name, item.location[1] or 0
-    return DEAR.index(folder) if folder in DEAR else len(DEAR) + 1, "", 0
+        lacks = item.name.endswith("[without]")
+        return DEAR.index(folder), item.path.name, lacks, item.location[1] or 0
+    return DEAR.index(folder) if folder in DEAR else len(DEAR) + 1, "", False, 0
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -87,11 +87,14 @@ def notebook(
 
 @pytest.fixture
 def reopen(lab: Lab, browser: BrowserContext, pages: list[NotebookPage], spare: list[Page]) -> Open:
-    """Return a function that loads JupyterLab with a saved notebook, with no wait for a kernel."""
+    """Return a function that opens a saved notebook, with no wait for a kernel.
 
-    def open_saved(name: str, *, without: str = "") -> NotebookPage:
+    JupyterLab is loaded anew for it, unless `anew` is false and a page that was left shows it.
+    """
+
+    def open_saved(name: str, *, without: str = "", anew: bool = True) -> NotebookPage:
         pages.append(NotebookPage(browser, lab, name, without=without, spare=spare))
-        return pages[-1].open(kernel=False, anew=True)
+        return pages[-1].open(kernel=False, anew=anew)
 
     return open_saved
 

@@ -128,7 +128,6 @@ def test_the_palette_lists_them(notebook: Open) -> None:
 def test_a_setting_of_the_editor_holds_from_the_next_cell(notebook: Open) -> None:
     page = notebook([scripted(DONE), "%agent settings", ""])
     page.run(0)
-    place = page.page.url
     page.page.evaluate(
         "window.jupyterapp.commands.execute('settingeditor:open', {query: 'Agents'})"
     )
@@ -137,7 +136,7 @@ def test_a_setting_of_the_editor_holds_from_the_next_cell(notebook: Open) -> Non
     field.blur()
     saved = page.lab.settings_file("agent-magics/settings")
     page.wait_until(lambda: saved.exists() and '"max_turns": 7' in saved.read_text("utf-8"))
-    page.go(place, kernel=True)
+    execute(page, "application:close")
     page.run(1)
     row = page.cell(1).locator("tr", has_text="max_turns")
     expect(row).to_contain_text("7")

@@ -33,9 +33,10 @@ def test_what_was_saved_open_is_settled_where_it_is_opened(
     expect(page.cell(1).locator(shown)).to_be_visible()
     assert all(WIDGET not in mimes for mimes in mimes_of(page.save()))
     expect(page.cell(1).locator(shown)).to_be_visible()  # here it is open as before
-    page.close()
+    # Once in a JupyterLab that is loaded anew, else in the one in which it was closed.
+    page.leave()
     page.lab.shut_down_kernels()
-    again = reopen(page.name)
+    again = reopen(page.name, anew=what == "question")
     again.wait_for_text(1, said)
     expect(again.area(1)).not_to_contain_text("Error displaying widget")
     expect(again.cell(1).locator("button.agm-button, .am-running")).to_have_count(0)

@@ -221,11 +221,12 @@ def test_a_notebook_names_its_conversation_wherever_it_is_moved(
     saved = page.save()
     named = [output.metadata.get("agent_magics") for output in saved.cells[1].outputs]
     assert [each for each in named if each] == [named[0]] == [{"conversation": conversation}]
-    page.close()
+    page.leave()
     # Elsewhere the path in the index finds nothing; what the page reads in the metadata does.
     moved = f"moved_{page.name}"
     page.lab.write(moved, saved.cells)
-    again = reopen(moved).open()
+    again = reopen(moved, anew=False)
+    again.wait_for_kernel()
     again.run(0)
     again.wait_for_link()
     again.run(1)

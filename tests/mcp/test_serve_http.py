@@ -171,7 +171,7 @@ def test_updates_go_out_as_growing_progress(served: Any, mode: str) -> None:
 def post(serving: Any, **headers: str) -> httpx2.Response:
     headers = {"Accept": "application/json, text/event-stream", **headers}
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
-    return httpx2.post(serving.url, json=body, headers=headers, trust_env=False)
+    return httpx2.post(serving.url, json=body, headers=headers, trust_env=False, verify=False)
 
 
 def test_without_the_token_nothing_is_answered(served: Any) -> None:
@@ -420,7 +420,9 @@ def hello(serving: Any) -> httpx2.Response:
     about = {"clientInfo": {"name": "leaver", "version": "1"}, "capabilities": {}}
     params = {"protocolVersion": "2025-06-18", **about}
     body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
-    return httpx2.post(serving.url, json=body, headers=bearer(serving), trust_env=False)
+    return httpx2.post(
+        serving.url, json=body, headers=bearer(serving), trust_env=False, verify=False
+    )
 
 
 def bearer(serving: Any, **more: str) -> dict[str, str]:

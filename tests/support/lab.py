@@ -65,6 +65,9 @@ _CHROMIUM_FLAGS = (
 )
 # What no test needs of the server, and starts a language server for each notebook.
 _NOT_SERVED = ("jupyter_lsp",)
+# What no test needs of the page: to list the formats that it exports to, the server looks through
+# all that is installed, at each load.
+_NOT_SHOWN = tuple(f"@jupyterlab/notebook-extension:{n}" for n in ("export", "update-raw-mimetype"))
 # Real-time collaboration: its parts of the server and of the page.
 _SHARING = ("jupyter_server_ydoc", "jupyter_server_fileid")
 _SHARED = ("@jupyter/collaboration-extension", "@jupyter/docprovider-extension")
@@ -95,6 +98,9 @@ _UNCOUNT = """number => {
   const cells = window.jupyterapp.shell.currentWidget.content.widgets;
   cells.filter(cell => cell.model.type === 'code')[number].model.executionCount = null;
 }"""
+# Which extensions the page was loaded without.
+_LACKED = """() => JSON.parse(document.getElementById('jupyter-config-data').textContent)
+  .disabledExtensions"""
 # Whether a test has put functions of its own in the place of the browser's, such as its clock.
 _PATCHED = """() => [performance, navigator, history, screen]
   .some(each => Object.getOwnPropertyNames(each).length)"""
@@ -222,7 +228,8 @@ class Lab:
         file = self._home / "config" / "labconfig" / "page_config.json"
         file.parent.mkdir(parents=True, exist_ok=True)
         # To see whether JupyterLab must be built anew, its server runs Node for each page.
-        config = {"disabledExtensions": {extension: True} if extension else {}, "buildCheck": False}
+        disabled = dict.fromkeys((*_NOT_SHOWN, *filter(None, [extension])), True)
+        config = {"disabledExtensions": disabled, "buildCheck": False}
         file.write_text(json.dumps(config), encoding="utf-8")
 
     def address(self, name: str) -> str:
@@ -306,7 +313,7 @@ class NotebookPage:
             kernel: whether to wait for it.
             anew: whether to load JupyterLab also where the page that another has left shows it.
         """
-        if self._shows_lab and not (anew or self._without):
+        if not anew and self._shows_lab and self._lacks == self._without:
             self.page.evaluate(OPEN, self.name)
             self._wait_for_cells(0, kernel=kernel)
             return self
@@ -323,10 +330,17 @@ class NotebookPage:
     def _wait_for_cells(self, before: int, *, kernel: bool) -> None:
         self.page.wait_for_selector(".jp-Notebook .jp-Cell")
         if kernel:
-            # A cell that is run before the kernel is connected is silently dropped.
-            told = b"kernel_info_reply"
-            self.wait_until(lambda: any(told in frame for frame in self.frames[before:]))
-            self.page.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status=idle]")
+            self.wait_for_kernel(before)
+
+    def wait_for_kernel(self, before: int = 0) -> None:
+        """Wait until cells can be run: one that is run earlier is silently dropped.
+
+        Args:
+            before: how many messages are those of an earlier connection.
+        """
+        told = b"kernel_info_reply"
+        self.wait_until(lambda: any(told in frame for frame in self.frames[before:]))
+        self.page.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status=idle]")
 
     def wait_for_link(self) -> None:
         """Wait until the extension speaks with the kernel, which it does soon after `%load_ext`."""
@@ -353,6 +367,11 @@ class NotebookPage:
     def _shows_lab(self) -> bool:
         return self.page.url.startswith(self.lab.url)
 
+    @property
+    def _lacks(self) -> str:
+        """The extension without which the page was loaded."""
+        return " ".join(each for each in self.page.evaluate(_LACKED) if each not in _NOT_SHOWN)
+
     def close(self) -> None:
         """Close all that the page shows, JupyterLab too; the kernel goes on."""
         self._give_up()
@@ -362,7 +381,7 @@ class NotebookPage:
         """Close the notebook; leave JupyterLab open for the next one, if it is as it was loaded."""
         if self.closed:
             return
-        if self._without or self.errors or not self._shows_lab or self.page.evaluate(_PATCHED):
+        if self.errors or not self._shows_lab or self.page.evaluate(_PATCHED):
             self.close()
         else:
             self._give_up()
