@@ -200,7 +200,7 @@ class ComposedAgent:
             self._briefing.instructions(settings, run, self.session.conversation),
             self._secrets(settings, resolved.environment),
             FRONT_ENDS.current().live_kernel,
-            run.offer.all,  # other tools may have joined
+            run.offer.now().all,  # other tools may have joined
         )
         if self._prepared is None or self._prepared[0] != parts:
             self._prepared = parts, self._prepare(*parts)

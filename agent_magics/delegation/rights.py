@@ -57,7 +57,8 @@ def narrowed(
         RespondToModel: it would have a tool that the parent has not.
     """
     names = _tool_names(turn_config, kind, request.tools)
-    specs = tuple(map(_plain, (each for each in turn_config.offer.all if each.spec.name in names)))
+    present = turn_config.offer.now().all
+    specs = tuple(_plain(each) for each in present if each.spec.name in names)
     registry, has_kernel = _registry(turn_config.registry, names), gets_kernel(kind, request)
     if has_kernel:
         _check_kernel(turn_config, kind, names)
@@ -127,7 +128,7 @@ def _tool_names(
     turn_config: TurnConfig, kind: AgentType, asked: Collection[str] | None
 ) -> frozenset[str]:
     """Return the names of the sub-agent's tools."""
-    had = frozenset(each.spec.name for each in turn_config.offer.all) - WITHHELD
+    had = frozenset(each.spec.name for each in turn_config.offer.now().all) - WITHHELD
     names = had if kind.tools is None else had & _expanded(kind.tools)
     if kind.reads_only:
         names = frozenset(name for name in names if _only_reads(turn_config.registry, name))

@@ -92,7 +92,7 @@ def describe(
     for name in share:
         if name.startswith("@"):
             raise RespondToModel(NO_SHARE.format(name=name))
-    names = [each.spec.name for each in turn_config.offer.all]
+    names = [each.spec.name for each in turn_config.offer.now().all]
     tools = {
         name: tool for name in names if (tool := _portable(turn_config.registry.handler(name)))
     }

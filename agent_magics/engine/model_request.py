@@ -196,7 +196,7 @@ class ModelCaller:
     ) -> Response:
         config = self._context.config
         features = config.features
-        offered = self._turn_config.offer.specs(self._context.found)
+        offered = self._turn_config.offer.now().specs(self._context.found)
         with_python = any(each.spec.name == "python" for each in offered)
         instructions = compose_instructions(config, with_python=with_python)
         request = ModelRequest(

@@ -24,7 +24,6 @@ _NS = 1_000_000_000
 _CAT_SECONDS = 30.0
 _LONGEST_HEADER = 100  # bytes of the header before an object
 _MOST_INDEX = 16 << 20  # bytes: some 150,000 files
-_LONGEST_PATH = 4096
 _MOST_READ = 1 << 20  # bytes of a file of attributes or settings
 _EXTENDED = 0x4000
 _REGULAR = 0o100000

@@ -80,8 +80,7 @@ class Runs(RecordTable):
         FatalError: the file cannot be used; so do all methods.
     """
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, _SCHEMA)
+    schema = _SCHEMA
 
     def all(self) -> list[OpenMap]:
         """Return the maps that have not asked about all their rows, the oldest first."""

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from statistics import median_low
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from agent_magics.config_files.places import state_folder
 from agent_magics.protocol.errors import FatalError, short_message
@@ -44,7 +44,7 @@ _NEXT = (
     "SELECT key, answer, tokens, cost, number FROM answers WHERE number > ? ORDER BY number LIMIT ?"
 )
 
-UNUSABLE = (
+_UNUSABLE = (
     "The cache of answers {path} cannot be used ({error}). Where its disk is full, make room: its "
     "answers are paid for. Else choose another file or none (cache=...)."
 )
@@ -53,6 +53,19 @@ UNUSABLE = (
 def cache_file() -> Path:
     """Return the file in which answers are kept for this user."""
     return state_folder() / "answers.sqlite"
+
+
+@contextmanager
+def using(path: Path) -> Iterator[None]:
+    """Say in one sentence what fails at the file of answers, or beside it.
+
+    Raises:
+        FatalError: the file cannot be used.
+    """
+    try:
+        yield
+    except (OSError, ValueError, sqlite3.Error) as error:
+        raise FatalError(_UNUSABLE.format(path=path, error=short_message(error))) from None
 
 
 class Stored(NamedTuple):
@@ -81,24 +94,26 @@ class RecordTable:
 
     Args:
         path: the file, made where it is not there.
+
+    Attributes:
         schema: makes the table where it is not there.
 
     Raises:
         FatalError: the file cannot be used; so do all methods.
     """
 
-    def __init__(self, path: Path, schema: str) -> None:
+    schema: ClassVar[str]
+
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self._execute(schema)
+        self._execute(self.schema)
 
     def _execute(self, statement: str, values: Sequence[object] = ()) -> list[Any]:
         """Execute a statement, and return its rows; waits for the disk."""
-        try:
+        with using(self._path):
             _make(self._path)
             with closing(sqlite3.connect(self._path, isolation_level=None, timeout=30)) as file:
                 return file.execute(statement, values).fetchall()
-        except (OSError, sqlite3.Error) as error:
-            raise FatalError(UNUSABLE.format(path=self._path, error=short_message(error))) from None
 
 
 def _make(path: Path) -> None:
@@ -135,11 +150,12 @@ class AnswerStore:
         self._thens: list[Then] = []  # of each of those
         self._more, self._is_closing = asyncio.Event(), False
         try:
-            self._file = self._thread.submit(AnswerFile, self.path, model).result()
-            self._reader = AnswerReader(self.path)
-        except (OSError, ValueError, sqlite3.Error) as error:
+            with using(self.path):
+                self._file = self._thread.submit(AnswerFile, self.path, model).result()
+                self._reader = AnswerReader(self.path)
+        except FatalError:
             self._thread.shutdown()
-            raise FatalError(UNUSABLE.format(path=self.path, error=short_message(error))) from None
+            raise
         self._writing = asyncio.create_task(self._write_groups())
         self.newest = self._file.newest
 
@@ -149,10 +165,8 @@ class AnswerStore:
         Raises:
             FatalError: the file cannot be read.
         """
-        try:
+        with using(self.path):
             return self._reader.find(keys)
-        except (OSError, sqlite3.Error) as error:
-            raise FatalError(UNUSABLE.format(path=self.path, error=short_message(error))) from None
 
     def keep(self, key: bytes, stored: Stored, then: Then) -> None:
         """Keep an answer; `then` is called on the loop."""
@@ -197,10 +211,8 @@ class AnswerStore:
 
     async def _run(self, function: Callable[..., Any], *arguments: object) -> object:
         loop = asyncio.get_running_loop()
-        try:
+        with using(self.path):
             return await loop.run_in_executor(self._thread, function, *arguments)
-        except (OSError, sqlite3.Error) as error:
-            raise FatalError(UNUSABLE.format(path=self.path, error=short_message(error))) from None
 
 
 class AnswerReader:

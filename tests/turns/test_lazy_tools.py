@@ -144,13 +144,13 @@ def test_nothing_is_computed_before_the_first_request():
             raise AssertionError(f"{name} was looked at")
 
     offer = ToolOffer([ConfiguredToolSpec(Untouched())])
-    assert len(offer.all) == 1
+    assert len(offer.now().all) == 1
 
 
 def test_names_found_that_are_gone_are_left_out():
     specs = [ConfiguredToolSpec(spec(name, "word " * 100)) for name in ("a", "b")]
     offer = ToolOffer(specs, (), 10, ConfiguredToolSpec(spec("tool_search")))
-    names = [each.spec.name for each in offer.specs(["gone", "b"])]
+    names = [each.spec.name for each in offer.now().specs(["gone", "b"])]
     assert names == ["tool_search", "b"]
 
 
@@ -160,5 +160,5 @@ def test_parameters_are_searched_too():
         ConfiguredToolSpec(spec("b", "Two.", size={"type": "string"})),
     ]
     offer = ToolOffer(specs, (), 1, ConfiguredToolSpec(spec("tool_search")))
-    assert [each.name for each in offer.search("size", 5)] == ["b"]
-    assert [each.name for each in offer.search("paint", 5)] == ["a"]
+    assert [each.name for each in offer.now().search("size", 5)] == ["b"]
+    assert [each.name for each in offer.now().search("paint", 5)] == ["a"]

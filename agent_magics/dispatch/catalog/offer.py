@@ -71,47 +71,26 @@ class ToolOffer:
         self._search = search
         self._joining = joining
         self._joined: tuple[ConfiguredToolSpec, ...] = ()
-        self._offered = _Offered(self._own, core, budget, search)
+        self._offered = PresentTools(self._own, core, budget, search)
 
-    @property
-    def all(self) -> tuple[ConfiguredToolSpec, ...]:
-        """All present tools, in order."""
-        return self._now().all
-
-    @property
-    def costs(self) -> Mapping[str, int]:
-        """Name -> estimated tokens of its specification."""
-        return self._now().costs
-
-    @property
-    def deferred(self) -> Mapping[str, ConfiguredToolSpec]:
-        """The tools offered only after a search has found them; empty within the budget."""
-        return self._now().deferred
-
-    def specs(self, found: Collection[str]) -> tuple[ConfiguredToolSpec, ...]:
-        """Return the specifications of the next request; the same tuple while nothing changes.
-
-        Args:
-            found: names that searches of this conversation found, in that order.
-        """
-        return self._now().specs(found)
-
-    def search(self, query: str, limit: int) -> list[ToolSpec]:
-        """Return the deferred tools that match `query`, the best first."""
-        return self._now().search(query, limit)
-
-    def _now(self) -> "_Offered":
+    def now(self) -> "PresentTools":
+        """Return the tools that are there now; the same object while nothing changes."""
         joined = self._joining()
         if joined is not self._joined:
             own = {each.spec.name for each in self._own}
             more = (each for each in joined if each.spec.name not in own)
-            self._offered = _Offered((*self._own, *more), self._core, self._budget, self._search)
+            specs = (*self._own, *more)
+            self._offered = PresentTools(specs, self._core, self._budget, self._search)
             self._joined = joined
         return self._offered
 
 
-class _Offered:
-    """The offer for one set of tools; rebuilt when a tool joins or leaves. See `ToolOffer`."""
+class PresentTools:
+    """The tools of a run between two changes; see `ToolOffer`.
+
+    Attributes:
+        all: all of them, in order.
+    """
 
     def __init__(
         self,
@@ -128,10 +107,12 @@ class _Offered:
 
     @cached_property
     def costs(self) -> Mapping[str, int]:
+        """Name -> estimated tokens of its specification."""
         return {each.spec.name: estimated_tokens(each.spec) for each in self.all}
 
     @cached_property
     def deferred(self) -> Mapping[str, ConfiguredToolSpec]:
+        """The tools offered only after a search has found them; empty within the budget."""
         others = {e.spec.name: e for e in self.all if e.spec.name not in self._core}
         if not others or self._search is None or sum(self.costs.values()) <= self._budget:
             return {}
@@ -146,6 +127,11 @@ class _Offered:
         return (*(each for each in self.all if each.spec.name not in self.deferred), search)
 
     def specs(self, found: Collection[str]) -> tuple[ConfiguredToolSpec, ...]:
+        """Return the specifications of the next request; the same tuple while nothing changes.
+
+        Args:
+            found: names that searches of this conversation found, in that order.
+        """
         if not found or not self.deferred:
             return self._first
         names = tuple(found)
@@ -155,6 +141,7 @@ class _Offered:
         return self._last[1]
 
     def search(self, query: str, limit: int) -> list[ToolSpec]:
+        """Return the deferred tools that match `query`, the best first."""
         return [self.deferred[name].spec for name in self._ranking.best(query, limit)]
 
     @cached_property

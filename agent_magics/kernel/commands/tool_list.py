@@ -25,7 +25,7 @@ def _show(notebook: NotebookAgents, *names: str) -> str:
 
 def _change(notebook: NotebookAgents, names: Sequence[str], change: Callable[[str], None]) -> str:
     agent = notebook.agent_named()
-    offered = (each.spec.name for each in notebook.turn_config_of(agent).offer.all)
+    offered = (each.spec.name for each in notebook.turn_config_of(agent).offer.now().all)
     known = {*offered, *agent.session.registrations.hidden}
     for name in names:
         if name not in known:
@@ -37,7 +37,7 @@ def _change(notebook: NotebookAgents, names: Sequence[str], change: Callable[[st
 def _listing(notebook: NotebookAgents) -> str:
     agent = notebook.agent_named()
     turn_config = notebook.turn_config_of(agent)
-    offer = turn_config.offer
+    offer = turn_config.offer.now()
     rows = []
     for each in offer.all:
         name = each.spec.name

@@ -52,7 +52,7 @@ class RowRuns:
         again.
         """
         config = self.turn_config
-        offered = config.specs if config.offer is None else config.offer.all
+        offered = config.specs if config.offer is None else config.offer.now().all
         own = [each for each in offered if each.spec.name not in builtin.__all__]
         ours = encode_tools([each for each in offered if each.spec.name in builtin.__all__])
         tools = (json.loads(ours, object_hook=_undescribed), encode_tools(own).decode())

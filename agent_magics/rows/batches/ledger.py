@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agent_magics.files.locks import is_held
-from agent_magics.protocol.errors import FatalError, short_message
-from agent_magics.rows.store import UNUSABLE, RecordTable
+from agent_magics.rows.store import RecordTable, using
 
 KEY_BYTES = 16
 # Seconds after which a file that nobody has locked is in nobody's use.
@@ -66,16 +65,13 @@ class Ledger(RecordTable):
         FatalError: the file cannot be used; so do all methods.
     """
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, _SCHEMA)
+    schema = _SCHEMA
 
     def folder(self) -> Path:
         """Return the folder of files that are sent and fetched; made if it is missing."""
         folder = self._path.with_name(f"{self._path.name}.batches")
-        try:
+        with using(folder):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise FatalError(UNUSABLE.format(path=folder, error=short_message(error))) from None
         return folder
 
     def add(self, sent: Sent, keys: Sequence[bytes]) -> None:

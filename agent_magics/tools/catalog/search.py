@@ -29,14 +29,15 @@ async def tool_search(query: str, limit: int = 8, *, ctx: ToolContext | None = N
     if limit < 1:
         raise RespondToModel(f"limit: expected a number from 1 to {MOST_FOUND}, got {limit}.")
     servers = ctx.turn.servers
-    specs = offer.search(query, min(limit, MOST_FOUND))
+    specs = offer.now().search(query, min(limit, MOST_FOUND))
     if not specs and servers is not None:  # one that is still starting may have it
         await servers.settled()
-        specs = offer.search(query, min(limit, MOST_FOUND))
-    if not offer.deferred:
+        specs = offer.now().search(query, min(limit, MOST_FOUND))
+    deferred = offer.now().deferred
+    if not deferred:
         return OFFERED
     if not specs:
-        return f"No tool fits {query!r}. There are: {list_names(offer.deferred)}."
+        return f"No tool fits {query!r}. There are: {list_names(deferred)}."
     for spec in specs:
         ctx.turn.found.setdefault(spec.name)
     return "\n".join([*map(_line, specs), *_still_starting(servers)])
