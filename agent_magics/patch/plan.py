@@ -256,11 +256,8 @@ class _Planner:
             return FileChange("A", name, (write,), diff_of_new(name, after))
         old = before.text
         edits, after = _rewritten(old, operation)
-        if after == old:
-            return None
-        write = FileWrite(name, path, before, after.encode(), before)
-        diff = unified_diff(name, name, old, edits, open_end=not after.terminated)
-        return FileChange("R", name, (write,), diff, replaced=len(old.raw))
+        change = _rewriting(name, path, before, after, edits)
+        return change and replace(change, letter="R", replaced=len(old.raw))
 
     def _plan_delete(self, operation: DeleteFile) -> FileChange:
         name, path = operation.path, self._real[operation.path]
@@ -284,7 +281,7 @@ class _Planner:
         except RespondToModel as problem:
             reason = self._protects(str(path))
             why = f"the patch does not fit; its lines are not shown: {reason}"
-            raise RespondToModel(f"{name}: {why if reason else problem}") from None
+            raise RespondToModel(f"{name}: {why if reason else full_message(problem)}") from None
         edits = _complete_last_line(old, edits)
         after = old.edited(edits)
         if terminated is not None:
@@ -296,11 +293,8 @@ class _Planner:
         notes = tuple(f"{name} {note}" for note in (*found, *([broken] if broken else [])))
         if isinstance(operation, UpdateFile) and operation.move_to is not None:
             return self._plan_move(operation, before, after, edits, notes)
-        if after == old:
-            return None
-        write = FileWrite(name, path, before, after.encode(), before)
-        diff = unified_diff(name, name, old, edits, open_end=not after.terminated)
-        return FileChange("M", name, (write,), diff, notes=notes)
+        change = _rewriting(name, path, before, after, edits)
+        return change and replace(change, notes=notes)
 
     def _plan_move_of_link(self, operation: UpdateFile, link: FileState) -> FileChange:
         source, target = operation.path, operation.move_to or ""
@@ -377,6 +371,17 @@ def _read_only_notes(change: FileChange) -> Iterator[str]:
         if write.before is not None and is_read_only(write.before.status):
             mode = stat.S_IMODE(write.before.status.st_mode)
             yield f"{write.name} was read-only (mode {mode:04o})"
+
+
+def _rewriting(
+    name: str, path: Path, before: FileState, after: TextFile, edits: Sequence[Edit]
+) -> FileChange | None:
+    """Return the change of a file's text; None where that stays as it is."""
+    if after == before.text:
+        return None
+    write = FileWrite(name, path, before, after.encode(), before)
+    diff = unified_diff(name, name, before.text, edits, open_end=not after.terminated)
+    return FileChange("M", name, (write,), diff)
 
 
 def _rewritten(old: TextFile, operation: AddFile) -> tuple[list[Edit], TextFile]:

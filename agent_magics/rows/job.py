@@ -414,14 +414,17 @@ class Job:
         except NotSent:
             unfit = NOT_AGAIN.format(reason=self.stopped)
             return replace(answer, error=unfit, kind="does not fit"), b""
-        both = _sum(answer, second)
+        return self._with_value(_sum(answer, second))
+
+    def _with_value(self, answer: RowAnswer) -> tuple[RowAnswer, bytes]:
+        """Return an answer, and its checked value as JSON; one that does not fit is an error."""
         try:
-            return both, b"" if both.error else self._value(second)
+            return answer, b"" if answer.error else self._value(answer)
         except RespondToModel as problem:
             unfit = self.plan.columns.failure(full_message(problem))
-            return replace(both, error=unfit, kind="does not fit"), b""
+            return replace(answer, error=unfit, kind="does not fit"), b""
         except FatalError as failure:
-            return replace(both, error=short_message(failure), kind="validator"), b""
+            return replace(answer, error=short_message(failure), kind="validator"), b""
 
     def _value(self, answer: RowAnswer) -> bytes:
         """Return the value of an answer as JSON.

@@ -9,7 +9,7 @@ caches) stays the same. A tool that is not offered can still be called.
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from agent_magics.dispatch.catalog.ranking import Ranking, words_of
@@ -66,12 +66,10 @@ class ToolOffer:
         joining: Callable[[], tuple[ConfiguredToolSpec, ...]] = tuple,
     ) -> None:
         self._own = tuple(specs)
-        self._core = core
-        self._budget = budget
-        self._search = search
+        self._offer = partial(PresentTools, core=core, budget=budget, search=search)
         self._joining = joining
         self._joined: tuple[ConfiguredToolSpec, ...] = ()
-        self._offered = PresentTools(self._own, core, budget, search)
+        self._offered = self._offer(self._own)
 
     def now(self) -> "PresentTools":
         """Return the tools that are there now; the same object while nothing changes."""
@@ -79,8 +77,7 @@ class ToolOffer:
         if joined is not self._joined:
             own = {each.spec.name for each in self._own}
             more = (each for each in joined if each.spec.name not in own)
-            specs = (*self._own, *more)
-            self._offered = PresentTools(specs, self._core, self._budget, self._search)
+            self._offered = self._offer((*self._own, *more))
             self._joined = joined
         return self._offered
 

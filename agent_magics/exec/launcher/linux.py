@@ -54,7 +54,10 @@ def syscall(number: int | None, *arguments: Argument) -> int:
     """
     if not IS_LINUX or number is None:
         raise OSError(errno.ENOSYS, "only Linux has these system calls")
-    result: int = _libc.syscall(ctypes.c_long(number), *map(_as_register, arguments))
+    return _checked(_libc.syscall(ctypes.c_long(number), *map(_as_register, arguments)))
+
+
+def _checked(result: int) -> int:
     if result < 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
@@ -92,11 +95,7 @@ def prctl(option: int, *arguments: int) -> int:
     if not IS_LINUX:
         raise OSError(errno.ENOSYS, "only Linux has prctl")
     four = [*arguments, 0, 0, 0, 0][:4]
-    result: int = _libc.prctl(option, *four)
-    if result < 0:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
-    return result
+    return _checked(_libc.prctl(option, *four))
 
 
 def landlock_abi() -> int:

@@ -7,12 +7,11 @@ the same map takes it up, instead of sending these rows again.
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from agent_magics.models.faults import Fault
 from agent_magics.models.providers.catalog import find_model
-from agent_magics.protocol.errors import FatalError, RespondToModel, full_message, short_message
+from agent_magics.protocol.errors import FatalError, short_message
 from agent_magics.protocol.items import Content, Item, UserMessage
 from agent_magics.rows.asking import RowAnswer
 from agent_magics.rows.batches.api import Batch, BatchApi, hours_left
@@ -397,15 +396,7 @@ class BatchJob(Job):
         if key not in missing:
             return None  # not a row of this batch, or a second answer to one
         missing.discard(key)
-        checked = b""
-        if answer.error is None:
-            try:
-                checked = self._value(answer)
-            except RespondToModel as problem:
-                unfit = self.plan.columns.failure(full_message(problem))
-                answer = replace(answer, error=unfit, kind="does not fit")
-            except FatalError as failure:
-                answer = replace(answer, error=short_message(failure), kind="validator")
+        answer, checked = self._with_value(answer)
         self.progress.in_flight -= 1
         self._freed.set()
         if key in self._pending:

@@ -143,7 +143,8 @@ def said_by_their_classes(code):
     """Return the places where an error becomes text as its class likes."""
     found = list[str]()
     for _, name, block in [*CAUGHT.findall(code), *GIVEN.findall(code)]:
-        said = rf"""f["'].*\{{{name}(?:!\w)?\}}|\b(?:str|repr)\({name}\)|\.format\(.*={name}[,)]"""
+        in_text = rf"""f["'].*\{{(?:[^{{}}()]* )?{name}(?:!\w)?\}}"""
+        said = rf"{in_text}|\b(?:str|repr)\({name}\)|\.format\(.*={name}[,)]"
         found += re.findall(said, block)
     return found
 
