@@ -228,7 +228,9 @@ def installed_tools() -> Discovered:
         package = point.dist.name if point.dist is not None else "a package"
         try:
             tools += _offered_by(point.load())
-        except Exception as error:
+        except BaseException as error:  # as above: a package may end in `sys.exit()`
+            if isinstance(error, KeyboardInterrupt):
+                raise
             said = clause(error_text(error))
             warnings.append(f"The tools {point.name!r} of package {package} are left out: {said}.")
     return Discovered(tuple(tools), tuple(warnings))

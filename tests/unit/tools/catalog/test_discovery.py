@@ -231,6 +231,16 @@ def test_a_broken_entry_point_is_told_with_its_package(package):
     assert "The tools 'bad' of package ticketing are left out: AttributeError" in found.warnings[0]
 
 
+@pytest.mark.parametrize(
+    "code", ["import sys; sys.exit(3)", "raise BaseException", "def f(): f()\nf()"]
+)
+def test_whatever_a_package_does_when_it_is_imported_the_others_stay(package, tmp_path, code):
+    (Path(sys.path[0]) / "ends_all.py").write_text(code)
+    found = package(good="ticketing:one", bad="ends_all:one")
+    assert names(found) == ["one"]
+    assert found.warnings[0].startswith("The tools 'bad' of package ticketing are left out: ")
+
+
 # -- in an agent -----------------------------------------------------------------------------------
 
 
