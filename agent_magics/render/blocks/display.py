@@ -5,13 +5,17 @@ from dataclasses import dataclass, field
 
 from agent_magics.protocol.items import Json
 from agent_magics.render.blocks.frames import TABLE, frame_item
+from agent_magics.render.visible import show_hidden
 
 VERSION = 1
 
 
 def notice_item(text: str, level: str = "info") -> dict[str, Json]:
-    """Return a notice, one sentence of the level "info", "warning" or "error", as it is saved."""
-    return {"version": VERSION, "kind": "notice", "level": level, "text": text}
+    """Return a notice, one sentence of the level "info", "warning" or "error", as it is saved.
+
+    It may quote names and words of others, of which nothing stays hidden.
+    """
+    return {"version": VERSION, "kind": "notice", "level": level, "text": show_hidden(text)}
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent_magics.render.blocks.display import notice_item
 from agent_magics.render.text import to_markdown, to_plain
 from tests.support.readers import Page
 
@@ -252,3 +253,12 @@ def test_an_output_changes_nothing_that_stands_above_it(form, move):
     block = form({"kind": "block", "items": [before, item]})
     kept = [form(before), form(tool_item(title="rm -rf x", output="", exit_code=None))]
     assert block.startswith("\n\n".join(kept))
+
+
+@pytest.mark.parametrize("sign", ["\u202e", "\u200b", "\x1b", "\r", "\U000e0041"], ids=ascii)
+def test_a_notice_hides_nothing_of_what_it_quotes(sign):
+    item = notice_item(f"The file a{sign}b is left out.", "warning")
+    written = f"a⟨U+{ord(sign):04X}⟩b"
+    assert written in item["text"]
+    assert written in to_plain(item)
+    assert written in to_markdown(item)
