@@ -72,11 +72,15 @@ TABLE = """import pandas as pd
 stores = ["Aachen", "Bonn", "Celle", "Dortmund", "Essen", "Fulda"]
 sales, target = [41, 18, 77, 95, 12, 64], [50, 20, 60, 80, 30, 60]
 pd.DataFrame({"store": stores, "sales": sales, "target": target})"""
-PLOT = """import matplotlib.pyplot as plt
-months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun"]
-plt.figure(figsize=(6, 2.4))
-plt.bar(months, [52, 55, 31, 57, 60, 63])
-plt.title("Sales by month");"""
+PLOT = """import pandas as pd
+rows = pd.read_csv("sales.csv")
+months = rows.pivot(index="month", columns="region", values="sold")
+months.plot.bar(stacked=True, figsize=(6, 2.4), rot=0, ylim=(0, 100));"""
+SOLD = ((25, 27), (27, 28), (2, 29), (28, 29), (29, 31), (30, 33))
+SALES = "".join(
+    f"2024-{month:02},north,{north}\n2024-{month:02},south,{south}\n"
+    for month, (north, south) in enumerate(SOLD, 1)
+)
 
 
 TESTS = "sleep 1; printf '\\033[1m3 items\\033[0m\\n\\033[32m3 passed\\033[0m in 0.4s\\n'"
@@ -202,7 +206,7 @@ def edit_cells() -> list[nbformat.NotebookNode]:
         f"Call('python', {{'code': {TABLE!r}}})",
         repr("Two stores are well below their **target**: Essen and Aachen."),
         f"Call('python', {{'code': {PLOT!r}}})",
-        repr("March dips: **31** against about 55 in the months around it."),
+        repr("March dips in the **north** alone: 2 sold, against about 27 in other months."),
         "Call('shell', {'command': ['git', 'push', 'origin', 'main']})",
     )
     free = "%%agent --approval never --tools data coding"
@@ -212,11 +216,13 @@ def edit_cells() -> list[nbformat.NotebookNode]:
         "edit": "%%agent --approval never\nRaise the limit to 20.\n",
         "limit": "limit = 10",
         "table": f"{free}\nWhich stores are below their target?\n",
-        "plot": f"{free}\nWhy is the first half of the year so weak? Plot it.\n",
+        "plot": "%%agent\nLoad sales.csv, find out why March dips, and plot it.\n",
         "ask": "%%agent --approval untrusted\nPublish the report.\n",
         "prompt": "",
     }
-    script = nbformat.v4.new_code_cell("%matplotlib inline\n" + scripted(*steps))
+    script = nbformat.v4.new_code_cell(
+        "%matplotlib inline\n" + scripted(*steps) + "%config AgentMagics.approval = 'never'"
+    )
     return [script, *(own_cell(source, name) for name, source in prompts.items())]
 
 
@@ -299,6 +305,8 @@ def main() -> None:
             take(NotebookPage(context, lab, "report/sales.ipynb").open())
             lab.write("report/edit.ipynb", edit_cells())
             (lab.folder / "report/report.py").write_text(REPORT, encoding="utf-8")
+            rows = f"month,region,sold\n{SALES}"
+            (lab.folder / "report/sales.csv").write_text(rows, encoding="utf-8")
             take_cells(NotebookPage(context, lab, "report/edit.ipynb").open())
             lab.write("report/guides.ipynb", guide_cells())
             (lab.folder / "report/AGENTS.md").write_text("Sums are in euros.\n", encoding="utf-8")
