@@ -67,7 +67,6 @@ def read_user_settings() -> FileSettings | None:
 
 
 @lru_cache(maxsize=16)
-@lru_cache(maxsize=64)  # looked at before every run
 def project_files(folder: Path) -> tuple[Path, Path]:
     """Return the files of a project that may hold settings; the second overrides the first."""
     return folder / PYPROJECT, folder / FOLDER / CONFIG
