@@ -18,13 +18,7 @@ from agent_magics.engine.conversation import Conversation
 from agent_magics.engine.cost import Spending
 from agent_magics.engine.session import Session
 from agent_magics.engine.turn_config import TurnConfig
-from agent_magics.protocol.errors import (
-    AgentMagicsError,
-    RespondToModel,
-    clause,
-    error_text,
-    short_message,
-)
+from agent_magics.protocol.errors import RespondToModel, clause, failure_text
 from agent_magics.protocol.events import (
     TURN_ENDS,
     Event,
@@ -147,8 +141,7 @@ class SubAgent:
         except asyncio.CancelledError:
             self.end("stopped", self.problem or "stopped before it began")
         except Exception as error:  # whatever fails in it is its own failure, not its parent's
-            known = isinstance(error, AgentMagicsError)
-            self.end("failed", short_message(error) if known else error_text(error))
+            self.end("failed", failure_text(error))
 
     def _take_up(self, session: Session) -> None:
         try:

@@ -22,7 +22,7 @@ from agent_magics.engine.turn_config import Parent, TurnConfig
 from agent_magics.model_clients import ModelClients
 from agent_magics.protocol.codec import to_json
 from agent_magics.protocol.config import Settings
-from agent_magics.protocol.errors import FatalError, error_text, short_message
+from agent_magics.protocol.errors import FatalError, error_text, failure_text
 from agent_magics.protocol.events import (
     TURN_ENDS,
     ApprovalRequested,
@@ -174,11 +174,7 @@ class SessionElsewhere(Session):
         except asyncio.CancelledError:
             kind, words = TurnAborted, {"reason": self._reason or "the agent was closed"}
         except Exception as error:  # also a bug of ours must not leave the turn without an end
-            known = isinstance(error, FatalError)
-            kind, words = (
-                TurnFailed,
-                {"error": short_message(error) if known else error_text(error)},
-            )
+            kind, words = TurnFailed, {"error": failure_text(error)}
         finally:
             for task in self._asking.values():
                 task.cancel()

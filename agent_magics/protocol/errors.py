@@ -28,6 +28,12 @@ def error_text(error: BaseException) -> str:
     return f"{_type_name(error)}: {short_message(error)}"
 
 
+def failure_text(error: BaseException) -> str:
+    """Return the message of an error of ours, "TYPE: message" of any other."""
+    known = issubclass(type(error), AgentMagicsError)
+    return short_message(error) if known else error_text(error)
+
+
 def short_message(said: object) -> str:
     """Return the message of anybody's error, or the reason of a hook, as plain text of 10,000
     characters at most.

@@ -277,7 +277,9 @@ def ending_of(error: BaseException, agent: str, secrets: tuple[str, ...]) -> End
             return TurnAborted, {"reason": short_message(error)}
         case asyncio.CancelledError():
             # Without a reason where its work on the main thread was interrupted before the turn.
-            return TurnAborted, {"reason": str(error.args[0]) if error.args else BY_PERSON}
+            return TurnAborted, {
+                "reason": short_message(error.args[0]) if error.args else BY_PERSON
+            }
     # A bug of ours: the traceback for a report, one sentence for the person.
     trace = redact_text(secrets, "".join(traceback.format_exception(error)))
     _LOG.error("a turn of agent %s failed\n%s", agent, trace)

@@ -12,7 +12,7 @@ from concurrent.futures import CancelledError
 from functools import partial
 from typing import Any
 
-from agent_magics.protocol.errors import FatalError, clause, error_text
+from agent_magics.protocol.errors import FatalError, clause, error_text, failure_text
 from agent_magics.rows.engines.coordinator import Joined, Serve
 from agent_magics.rows.engines.worker import Invitation, sit
 
@@ -87,8 +87,7 @@ class DaskEngine:
             if seat.status == "error":
                 error = seat.exception(asynchronous=False)
                 if type(error).__name__ != "KilledWorker":
-                    said = error if isinstance(error, FatalError) else error_text(error)
-                    raise FatalError(NO_SEAT.format(error=clause(said)))
+                    raise FatalError(NO_SEAT.format(error=clause(failure_text(error))))
                 gone.append(address)
             elif seat.status in ("lost", "cancelled") or self._has_ended(seat):
                 gone.append(address)

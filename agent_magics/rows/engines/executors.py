@@ -11,7 +11,7 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from agent_magics.protocol.errors import FatalError, clause, error_text
+from agent_magics.protocol.errors import FatalError, clause, failure_text
 from agent_magics.rows.engines.coordinator import Joined, Serve
 from agent_magics.rows.engines.worker import Invitation, sit
 
@@ -93,8 +93,8 @@ class ExecutorEngine:
             self._folder.cleanup()
 
     def _no_seat(self, error: BaseException) -> FatalError:
-        said = error if isinstance(error, FatalError) else error_text(error)
-        return FatalError(NO_SEAT.format(kind=type(self._executor).__name__, error=clause(said)))
+        words = {"kind": type(self._executor).__name__, "error": clause(failure_text(error))}
+        return FatalError(NO_SEAT.format(**words))
 
 
 def _look_at(seat: "asyncio.Future[str]") -> None:

@@ -14,6 +14,7 @@ from agent_magics.protocol.errors import (
     RespondToModel,
     clause,
     error_text,
+    failure_text,
     short_message,
 )
 from agent_magics.tools.catalog.discovery import ToolFile, load_files
@@ -124,7 +125,7 @@ STRANGE = {
 }
 
 
-@pytest.mark.parametrize("say", [clause, short_message, error_text])
+@pytest.mark.parametrize("say", [clause, short_message, error_text, failure_text])
 @pytest.mark.parametrize("make", STRANGE.values(), ids=STRANGE)
 def test_what_anybody_raises_is_said_in_a_plain_short_text(make, say):
     said = say(make())

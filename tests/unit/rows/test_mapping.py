@@ -376,7 +376,7 @@ def test_numbers_that_no_table_holds_are_left_out(tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"nope": 1}, "no option 'nope'; there are: into"),
+        ({"nope": 1}, "no option 'nope'; there are: output"),
         ({"concurrency": 0}, "concurrency=0"),
         ({"concurrency": 1 << 40}, "from 1 to 10,000"),
         ({"concurrency": True}, "concurrency=True"),
