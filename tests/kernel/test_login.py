@@ -146,6 +146,7 @@ def test_where_nobody_can_type_it_says_so(kernel: Kernel) -> None:
         ("%agent login nobody", "openrouter"),
         ("%agent login http://", "openrouter"),
         ("%agent logout openai", "No key for api.openai.com"),
+        ("%agent login opneai", "did you mean openai?"),
     ],
 )
 def test_misuse_is_told_without_what_stood_there(kernel: Kernel, line: str, words: str) -> None:

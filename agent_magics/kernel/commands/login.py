@@ -20,6 +20,7 @@ from agent_magics.models.providers.keys import (
 from agent_magics.protocol.config import Settings
 from agent_magics.protocol.errors import FatalError, short_message
 from agent_magics.render.markdown import code_span
+from agent_magics.text.brief import meant
 from agent_magics.text.secrets import KEY_LIKE
 
 _HOST = re.compile(r"(?:[a-z0-9_](?:[a-z0-9_-]{,61}[a-z0-9_])?\.)+[a-z0-9-]{,63}", re.IGNORECASE)
@@ -117,10 +118,9 @@ def _address(settings: Settings, arguments: Sequence[str]) -> str:
         host, port = "", None
     named = host in LOOPBACK or port is not None or _HOST.fullmatch(host)
     if not (host and named and parts.scheme in ("http", "https")):
-        known = ", ".join(PROVIDERS)
         raise FatalError(
-            f"That is no provider that %agent login knows; there are: {known}; or give a host "
-            "(example.org, localhost:4000) or an address."
+            f"That is no provider that %agent login knows; {meant(word, PROVIDERS)} It also takes "
+            "a host (example.org, localhost:4000) or an address."
         )
     return address
 
