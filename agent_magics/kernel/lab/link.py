@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
+from agent_magics.dispatch.results.cutting import encodable
 from agent_magics.engine.foreground.interrupt import interruptible
 from agent_magics.protocol.errors import FatalError, error_text, short_message
 from agent_magics.protocol.events import CellChanged
@@ -97,10 +98,12 @@ class Page:
     def say(self, kind: str, /, **fields: Any) -> None:
         """Send a message to this page alone; from any thread."""
         kernel = self._kernel
+        # What a page has said may come back, with half characters in it, which nothing can send.
+        said = {k: encodable(v) if isinstance(v, str) else v for k, v in fields.items()}
         kernel.session.send(
             kernel.iopub_socket,
             "comm_msg",
-            {"comm_id": self.inbox, "data": {"type": kind, **fields}},
+            {"comm_id": self.inbox, "data": {"type": kind, **said}},
             parent=kernel.get_parent("shell"),
             ident=f"comm-{self.inbox}".encode(),
         )

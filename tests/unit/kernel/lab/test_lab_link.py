@@ -1,7 +1,9 @@
 """Whatever a page says, nothing fails by it, and what it was asked comes to an end."""
 
+import json
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -9,8 +11,9 @@ from agent_magics.kernel.lab.link import WATCH_LIMIT, CellRef, LabLink, Page
 from agent_magics.kernel.lab.page_tools import as_response
 from agent_magics.protocol.items import InputImage, InputText
 
+TEXT = st.text(max_size=8) | st.sampled_from(["\ud800", "a\udfffb"])  # halves of characters
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    st.none() | st.booleans() | st.integers() | TEXT,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
     max_leaves=8,
 )
@@ -29,6 +32,7 @@ class Session:
         self.sent: list[dict[str, Any]] = []
 
     def send(self, socket: Any, kind: str, content: dict[str, Any], **_: Any) -> None:
+        json.dumps(content, ensure_ascii=False, allow_nan=False).encode()  # as ipykernel does
         self.sent.append(content["data"])
 
 
@@ -60,6 +64,21 @@ def test_a_page_can_say_anything(said: Any) -> None:
     page = Page(SilentKernel(), "comm", {})
     LabLink(None)._receive(page, said, "subshell")
     assert page.reach == "", "a ping on the main thread proves nothing"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"type": "ask", "id": "\ud800", "about": "x"},
+        {"type": "ask", "id": "1", "about": "\ud800"},
+        {"type": "say", "cell": "c", "id": "1", "text": "\ud800", "now": True},
+    ],
+    ids=["id", "subject", "text"],
+)
+def test_half_characters_of_a_page_come_back_written_out(said: dict[str, Any]) -> None:
+    page = Page(kernel := SilentKernel(), "comm", {})
+    LabLink(None)._receive(page, said, "subshell")
+    assert "\\ud800" in str(kernel.session.sent)
 
 
 @settings(max_examples=50)
