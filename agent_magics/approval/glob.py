@@ -3,8 +3,8 @@ folders.
 """
 
 import re
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
 
 _TOKEN = re.compile(
     r"/\*\*\Z|\*\*/|\*\*|\*|\?|\[!?\]?[^\]]*\]|(?:(?!/\*\*\Z)[^*?\[])+|\[", re.DOTALL
@@ -21,10 +21,7 @@ def matches_glob(pattern: str, text: str) -> bool:
             ``[ab]`` one of two characters, ``[!ab]`` one other.
         text: a path with ``/`` between its components, or a name.
     """
-    tokens = _tokens(pattern)
-    if sum("*" in token for token in tokens) > _MOST_BACKTRACKED:
-        return _fits(tokens, text)
-    return _compiled(pattern).match(text) is not None
+    return bool(_matcher(pattern)(text))
 
 
 def is_glob(pattern: str) -> bool:
@@ -36,6 +33,13 @@ def is_glob(pattern: str) -> bool:
     except re.error:  # for example a reversed range
         return False
     return True
+
+
+@cache
+def _matcher(pattern: str) -> Callable[[str], object]:
+    tokens = _tokens(pattern)
+    is_slow = sum("*" in token for token in tokens) > _MOST_BACKTRACKED
+    return partial(_fits, tokens) if is_slow else _compiled(pattern).match
 
 
 @cache

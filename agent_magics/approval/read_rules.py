@@ -42,8 +42,8 @@ class ReadRules:
         """
         if not self.rules:  # as in nearly all workspaces; a walk asks about each file
             return ""
-        names = (path, *filter(None, (self.other_name(path),)))
-        return max(map(self._decision_by_name, names), key=_ORDER.index)
+        found, other = self._decision_by_name(path), self.other_name(path)
+        return max(found, self._decision_by_name(other), key=_ORDER.index) if other else found
 
     def other_name(self, path: str) -> str:
         """Return the withheld path of the file of which `path` is another hard link; or ""."""
