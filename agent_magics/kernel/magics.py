@@ -218,6 +218,7 @@ def load(shell: Any) -> None:
     threading.Thread(target=_warm_up, name="agent-warm-up", daemon=True).start()
 
 
+@functools.cache  # where the magics are loaded again, all is there
 def _warm_up() -> None:
     """Import the modules that the first cell needs, which takes half a second."""
     importlib.import_module("agent_magics.kernel.cells")
