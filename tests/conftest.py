@@ -14,7 +14,10 @@ import hypothesis
 import psutil
 import pytest
 
-pytest_plugins = ["tests.support.needs", "tests.support.time_limits"]
+pytest_plugins = [
+    *("tests.support.needs", "tests.support.time_limits"),
+    "tests.support.kernels.notebooks",
+]
 
 # How long one example takes says something about the machine only.
 hypothesis.settings.register_profile("tests", hypothesis.settings(deadline=None))
