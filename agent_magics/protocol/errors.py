@@ -11,10 +11,13 @@ A bug is none of these: it propagates. ``asyncio.CancelledError`` is always re-r
 Law: a sentence ends in one full stop. What another has written stands in ours as a `clause`.
 """
 
+import re
 import sysconfig
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
+
+from agent_magics.text.secrets import KEY_SHAPES
 
 _MOST_TOLD = 10_000  # characters of an error
 _NOT_OF_A_PERSON = (
@@ -145,8 +148,12 @@ class FatalError(AgentMagicsError):
     """The run cannot continue, and only the person can fix the cause: configuration,
     authentication.
 
-    The message is one sentence: what, where, what to do.
+    The message is one sentence: what, where, what to do. Where that quotes a setting or a server,
+    what has the shape of a known key is left out.
     """
+
+    def __str__(self) -> str:
+        return re.sub(KEY_SHAPES, "[API key]", super().__str__())
 
 
 class TurnAbort(AgentMagicsError):

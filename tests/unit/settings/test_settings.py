@@ -155,3 +155,23 @@ def test_a_key_of_another_type_is_in_no_error(name, value):
     with pytest.raises(FatalError) as error:
         validated({name: value})
     assert SECRET not in str(error.value)
+
+
+KEY = "sk-proj-Hunter2hunter2Hunter2hunter2"
+# A key in the wrong place, by the setting; api_key alone takes it.
+MISPLACED = [
+    *((name, [KEY]) for name in SETTINGS if name not in ("tools", "hooks", "writable_roots")),
+    *((name, KEY) for name in ("approval", "sandbox", "max_turns", "loops", "hooks", "wire_api")),
+    ("writable_roots", [KEY]),
+    ("base_url", f"ftp://me:{KEY}@host"),
+    ("mcp_servers", {KEY: 5}),
+    ("mcp_servers", {"x": {"command": "true", "env": KEY}}),
+    ("language_servers", {"python": {"command": "true", "args": KEY}}),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), MISPLACED, ids=[each[0] for each in MISPLACED])
+def test_no_error_shows_a_key_in_the_wrong_place(name, value):
+    with pytest.raises(FatalError) as refused:
+        Agent(**{name: value})
+    assert "unter2" not in str(refused.value)
