@@ -24,7 +24,6 @@ from agent_magics.files.paths import second_name_judge
 # inherited it. `select` in the person's code needs numbers below 1024; these are left to it.
 _BATCH_FILES = 4000
 _FIRST_NUMBER = 1024
-_FIRST_BATCH = 1000  # fewer, so that the search begins early; a process takes as long as 500 files
 _OPENING = threading.Lock()
 _SNIFFED_FROM_SIZE = 1024 * 1024
 _SNIFFED_BYTES = 8 * 1024
@@ -38,6 +37,7 @@ class SearchedFiles:
 
     Attributes:
         deadline: time of `time.monotonic` at which the search ends.
+        first_batch: files of the first batch; each following one has up to four times as many.
         most_at_once: files that are opened at once.
     """
 
@@ -46,6 +46,7 @@ class SearchedFiles:
     rights: WalkRights
     deadline: float
     roots: Sequence[Path] = ()
+    first_batch: int = 50
     searched: int = 0
     protected: int = 0
     unreadable: int = 0
@@ -65,7 +66,7 @@ class SearchedFiles:
     def batches(self) -> Iterator[list[tuple[str, str]]]:
         """Yield the files, as (folder, name), in lists as long as one process can open."""
         batch: list[tuple[str, str]] = []
-        most = min(_FIRST_BATCH, self.most_at_once)
+        most = min(self.first_batch, self.most_at_once)
         for place in self._places():
             batch.append(place)
             if len(batch) >= most:

@@ -20,6 +20,9 @@ _CHECK_SECONDS = 10.0
 _HEARTBEAT = 0.1
 # More than one process, so that files are opened for one while others search.
 _MOST_AT_ONCE = 6
+# Files of the first process, which begins while others are still looked for. To start ripgrep
+# takes as long as 500 small files, and it has threads; Python has none, so more share the work.
+_FIRST_OF_RIPGREP, _FIRST_OF_PYTHON = 1000, 50
 _THREADS = min(os.cpu_count() or 1, 8)
 _PYTHON_SEARCH = Path(__file__).with_name("pygrep.py")
 # The only environment variables that engines inherit; no keys are among them.
@@ -29,8 +32,9 @@ _WORKING: set[str] = set()  # paths of ripgrep that have accepted a pattern
 
 def choose_engine(
     pattern: str, case_sensitive: bool, context: int, distrusted: Sequence[Path]
-) -> list[str]:
-    """Return the search command, to which files are appended: ripgrep's if it accepts `pattern`.
+) -> tuple[list[str], int]:
+    """Return the search command, to which files are appended: ripgrep's if it accepts `pattern`;
+    and how many files its first process gets.
 
     Raises:
         RespondToModel: `pattern` is not a regular expression.
@@ -45,7 +49,7 @@ def choose_engine(
         is_known = ripgrep in _WORKING and is_plain(pattern)
         if is_known or _try_out(command, "-").returncode in (0, 1):
             _WORKING.add(ripgrep)
-            return command
+            return command, _FIRST_OF_RIPGREP
     refuse_ambiguous(pattern)
     # Python may accept what ripgrep does not, such as a look-behind, and says where an error is.
     case = "s" if case_sensitive else "i"
@@ -55,7 +59,7 @@ def choose_engine(
     if tried.returncode == 2:
         message = tried.stderr.decode("utf-8", "replace")
         raise RespondToModel(f"{pattern!r} is not a regular expression: {message}.")
-    return command
+    return command, _FIRST_OF_PYTHON
 
 
 def find_ripgrep(distrusted: Sequence[Path]) -> str | None:

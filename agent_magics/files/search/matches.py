@@ -127,9 +127,9 @@ def search(
         RespondToModel: `pattern` is not a regular expression, or the search was cancelled.
     """
     deadline = time.monotonic() + seconds
-    command = choose_engine(pattern, case_sensitive, context, roots)
+    command, first_batch = choose_engine(pattern, case_sensitive, context, roots)
     matches = name_matcher(file_pattern)
-    files = SearchedFiles(root, matches, rights, deadline, roots)
+    files = SearchedFiles(root, matches, rights, deadline, roots, first_batch)
     collector = _Collector(cwd, max_results, max_files, context)
     with SearchEngine(command, rights.is_cancelled, deadline) as engine:
         for batch in files.batches():
