@@ -312,7 +312,7 @@ PARTS = st.sampled_from([*SIGNS, *(f"\\{sign}" for sign in SIGNS), *"**++??||^$"
 
 
 @pytest.mark.needs("program rg")
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.lists(st.lists(PARTS, max_size=5).map("".join), min_size=20))
 @example([r"\W*" * 33, r"\w+" * 33])
 def test_ripgrep_accepts_what_is_taken_for_plain(patterns):
