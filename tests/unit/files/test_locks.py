@@ -6,8 +6,7 @@ import os
 import subprocess
 import sys
 import threading
-import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,17 +21,25 @@ from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.records import RecordBegun
 
 KERNELS, CHANGES = 3, 20
-WAIT = "import sys, time\nnumber = int(sys.argv[1])\nwhile time.time() < float(sys.argv[2]): pass\n"
+START = """
+import sys
+number = int(sys.argv[1])
+def wait_for_all():
+    print(flush=True)
+    sys.stdin.read()
+"""
 RULES = """
 from pathlib import Path
 from agent_magics.approval.rules import ProposedRule, RuleBook
 book = RuleBook(Path.cwd())
+wait_for_all()
 for each in range(20):
     book.add(ProposedRule("command", ("echo", f"{number}-{each}")), "for the test")
 """
 KEYS = """
 from agent_magics.models.providers import credentials
 sys.modules["keyring"] = None
+wait_for_all()
 for each in range(20):
     credentials.keep_key(f"host-{number}-{each}", "k")
 """
@@ -41,6 +48,7 @@ from pathlib import Path
 from agent_magics.mcp.config.edit import McpFile
 from agent_magics.mcp.config.sources import ProjectServers
 project = ProjectServers(Path.cwd())
+wait_for_all()
 for each in range(20):
     McpFile(project.toml_file, project).add(f"s{number}-{each}", {"command": "true"})
 """
@@ -56,12 +64,22 @@ def side_by_side(tmp_path, monkeypatch):
 
 
 def _side_by_side(program: str) -> None:
-    start = str(time.time() + 2)
-    kernels = [
-        subprocess.Popen([sys.executable, "-c", WAIT + program, str(number), start])
-        for number in range(KERNELS)
-    ]
-    assert [kernel.wait(60) for kernel in kernels] == [0] * KERNELS
+    with ExitStack() as ends:
+        kernels = [
+            ends.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-c", START + program, str(number)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                )
+            )
+            for number in range(KERNELS)
+        ]
+        for kernel in kernels:
+            assert kernel.stdout.readline() == b"\n"
+        for kernel in kernels:
+            kernel.stdin.close()
+        assert [kernel.wait(60) for kernel in kernels] == [0] * KERNELS
 
 
 @pytest.mark.soak
