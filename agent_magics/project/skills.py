@@ -30,7 +30,7 @@ from agent_magics.project.texts import (
     reason_of,
 )
 from agent_magics.protocol.errors import short_message
-from agent_magics.text.brief import brief
+from agent_magics.text.brief import brief, first_of, number_of
 
 FILE = "SKILL.md"
 # Where agents look for skills, below a project and below the person's home.
@@ -41,6 +41,7 @@ _TOOLS = re.compile(r"tools(?:/\w+)?\.py")
 
 MOST_TOKENS, _LINE_TOKENS = 2_000, 100
 _CHARACTERS = 4  # of a token, as an estimate
+_MOST_NAMED = 10  # skills that people are told of at once: a project must not flood them
 
 _PREAMBLE = """\
 Skills are instructions for special tasks. Where one fits, read it with read_skill before you \
@@ -116,13 +117,17 @@ def render_skills(skills: Sequence[Skill]) -> str:
 
 
 def describe_problems(skills: Iterable[Skill]) -> list[str]:
-    """Return a sentence for each skill that cannot be used, and one for those not trusted.
+    """Return a sentence for each skill (up to ten) that cannot be used, and one for those not
+    trusted.
 
     Only of agent-magics' own places: what other agents keep is listed by ``%agent skills``.
     """
     ours = [skill for skill in skills if skill.is_own or FOLDER in skill.place.parts[-3:]]
-    told = [describe_problem(each) for each in ours if each.problem]
-    if waiting := ", ".join(each.name for each in untrusted(ours)):
+    broken = [each for each in ours if each.problem]
+    told = [describe_problem(each) for each in broken[:_MOST_NAMED]]
+    if more := len(broken) - len(told):
+        told.append(f"{number_of(more, 'skill')} more cannot be used; %agent skills lists them.")
+    if waiting := first_of([each.name for each in untrusted(ours)], _MOST_NAMED):
         told.append(
             f"These skills, or their tools, are left out: {waiting}. You have not trusted them (or "
             "they have changed since). %agent skills trust shows them."

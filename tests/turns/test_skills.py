@@ -113,3 +113,16 @@ def test_it_changes_no_right():
     after = agent.turn_config().config
     assert "evil" in after.instructions
     assert replace(after, instructions=None) == before
+
+
+def test_a_project_floods_nobody():
+    for number in range(40):
+        write_skill(MINE, f"waits-{number}")
+        (MINE / f"bad-{number}").mkdir()
+        (MINE / f"bad-{number}/SKILL.md").write_text("No front matter.")
+    agent, _ = scripted("Done.", "Done.")
+    warned = [each.message for each in of_kind(agent.run_sync("Go."), Warned)]
+    assert len(warned) == 12 and max(map(len, warned)) < 500
+    assert warned[-2] == "30 skills more cannot be used; %agent skills lists them."
+    assert "and 30 more. You have not trusted them" in warned[-1]
+    assert not of_kind(agent.run_sync("Go on."), Warned)
