@@ -408,6 +408,9 @@ class ToolContext:
 
         Returns:
             Its output; a failure is an output, too.
+
+        Raises:
+            RespondToModel: the turn has ended, so that nobody would answer.
         """
         with self._clock_stopped():
             return await self.turn.call(tool, arguments, self.call_id)

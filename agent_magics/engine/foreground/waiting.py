@@ -27,6 +27,7 @@ from agent_magics.engine.foreground.interrupt import Stopped, interrupts_call, s
 from agent_magics.engine.foreground.sync_bridge import drive, drive_code, run_elsewhere, run_to_end
 from agent_magics.engine.session import CLEAN_UP_LIMIT, Session
 from agent_magics.engine.turn_config import TurnConfig
+from agent_magics.engine.turns.loop import ENDED
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.events import (
     TURN_ENDS,
@@ -355,7 +356,7 @@ class Foreground:
         inbox = self._inbox
         if inbox is None or self._ended:  # a task left by code of an earlier turn
             pending.cancel()
-            raise RespondToModel("the turn that started this code has ended; nobody can be asked.")
+            raise RespondToModel(ENDED)
         blocked, self._is_blocked = self._is_blocked, True
         pending.add_done_callback(lambda _: inbox.wake())
         try:

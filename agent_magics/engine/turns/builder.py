@@ -1,6 +1,7 @@
 """Builds a turn from its conversation, its configuration and the session's channels."""
 
 import asyncio
+import weakref
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,7 +12,6 @@ from agent_magics.dispatch.context import TurnContext
 from agent_magics.dispatch.pipeline import ToolCallRuntime
 from agent_magics.dispatch.router import ToolRouter
 from agent_magics.dispatch.stages.orchestrator import ToolOrchestrator
-from agent_magics.dispatch.turn import SubAgents
 from agent_magics.engine.channels.additions import Additions
 from agent_magics.engine.channels.outbox import Outbox
 from agent_magics.engine.channels.redaction import redact_text
@@ -21,8 +21,9 @@ from agent_magics.engine.model_request import ModelCaller
 from agent_magics.engine.repetition.approval import RepetitionApproval
 from agent_magics.engine.thread import EngineThread
 from agent_magics.engine.turn_config import TurnConfig
-from agent_magics.engine.turns.loop import Turn
+from agent_magics.engine.turns.loop import ENDED, Turn
 from agent_magics.models.base import Model
+from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.events import CellChanged, Event, PlanUpdated, VariablesKnown
 from agent_magics.protocol.tools import ToolOutput
 
@@ -64,22 +65,29 @@ def build_turn(
         model: the client that its requests go to.
     """
     rules = conversation.rules_in(turn_config.config.cwd)
-    # What the context's functions call needs the context itself, and is made after it.
-    turn: Turn
-    agents: SubAgents | None
+    # What the context's functions call holds the context itself, so it is made after it, and they
+    # hold it weakly: it is gone with the turn, after which nobody would serve a call.
+    running: weakref.ref[Turn]
+
+    def present() -> Turn:
+        if (turn := running()) is None:
+            raise RespondToModel(ENDED)
+        return turn
+
     context = _context(
         *(turn_id, conversation, channels, turn_config, rules),
-        call=lambda *call: _call_nested(channels.engine, turn, *call),
-        sample=lambda *asked: turn.model_caller.answer(*asked),
+        call=lambda *call: _call_nested(channels.engine, present(), *call),
+        sample=lambda *asked: present().model_caller.answer(*asked),
         recorded=getattr(model, "recorded_output", lambda call_id: None),
-        agents=lambda: agents,
+        agents=lambda: present().agents,
     )
     conversation.loops.limits = turn_config.config.loops
     model_caller = ModelCaller(context, model, conversation, turn_config)
     runtime = _runtime(context, conversation, turn_config, rules)
     turn = Turn(context, model_caller, runtime, conversation, channels.additions, turn_config)
-    delegates, budget = turn_config.agents, model_caller.budget
-    agents = None if delegates is None else delegates.of_turn(turn_config, context, budget)
+    running = weakref.ref(turn)
+    if turn_config.agents is not None:
+        turn.agents = turn_config.agents.of_turn(turn_config, context, model_caller.budget)
     return turn
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from agent_magics.dispatch.context import TurnContext
 from agent_magics.dispatch.pipeline import ToolCallRuntime
+from agent_magics.dispatch.turn import SubAgents
 from agent_magics.engine.budget import NO_SUMMARY, NO_VALUE, NOT_CALLED, REACHED, SUMMARY
 from agent_magics.engine.channels.additions import Additions
 from agent_magics.engine.conversation import Conversation
@@ -48,6 +49,7 @@ CUT_SHORT = {
     "incomplete": "The provider ended the answer before it was complete.",
 }
 NO_MORE = "Not run: no more tools run in this turn."
+ENDED = "the turn that started this code has ended; nobody can be asked."
 STEERED = "Not run: the person added a message."
 
 
@@ -61,6 +63,9 @@ class Turn:
         conversation: gets the items, and holds the notifications for the model.
         additions: messages and prompts that the person adds meanwhile.
         turn_config: the turn's configuration.
+
+    Attributes:
+        agents: the agent's sub-agents; None where it may have none.
     """
 
     def __init__(
@@ -82,6 +87,7 @@ class Turn:
         self._turn_config = turn_config
         self._output = turn_config.output
         self._nested = 0
+        self.agents: SubAgents | None = None
 
     async def run(self, prompt: UserMessage) -> str:
         """Run to the model's final answer, also on prompts that were queued; return it.
