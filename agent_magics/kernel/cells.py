@@ -248,7 +248,7 @@ def _at_work(agent: Agent) -> str:
 def _check_into(options: Namespace) -> None:
     name = options.into
     if name is not None and (not name.isidentifier() or keyword.iskeyword(name)):
-        raise FatalError(f"--into {name}: not a variable's name.")
+        raise FatalError(f"--into {name}: not a variable's name, such as df.")
 
 
 def is_to_run(result: RunResult) -> bool:

@@ -129,7 +129,7 @@ def tightening(
 
 def _stricter(name: str, value: object, held: object) -> object:
     if name not in SETTINGS:
-        raise FatalError(f"{name!r} is not a setting.")
+        raise FatalError(f"{name!r} is not a setting; {meant(name, SETTINGS)}")
     if Where.PROJECT not in SETTINGS[name].where:
         raise FatalError(f"a project cannot set {name!r}; set it yourself.")
     checked = validated({name: value})[name]

@@ -235,7 +235,7 @@ def test_help(kernel: Kernel) -> None:
         ("%agent tools hide reed_file", ("did you mean read_file?",)),
         ("%agent answer", ("approve", "deny")),
         ("%agent answer perhaps", ("answer takes", "approve")),
-        ("%agent stop", ("background",)),
+        ("%agent stop", ("background", "stops a cell that runs")),
         ("%agent approvals revoke 7", ("approvals",)),
         ("%agent history nobody", ("history takes: nothing, --code", "default")),
     ],

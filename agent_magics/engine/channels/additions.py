@@ -134,7 +134,8 @@ class Additions:
     def _check(self, turn_id: str) -> None:
         if not self._turn_id:
             raise FatalError(
-                f"Agent {self._agent!r} is not at work on a prompt, so there is nothing to add to."
+                f"Agent {self._agent!r} is not at work on a prompt, so there is nothing to add to; "
+                "begin one first (a %%agent cell, or agent.run)."
             )
         if turn_id not in ("", self._turn_id):
             raise FatalError(f"The turn under way is {self._turn_id!r}.")

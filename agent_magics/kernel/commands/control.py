@@ -174,7 +174,10 @@ def _stop(notebook: NotebookAgents, agent: Agent, **options: bool) -> None:
     begun = notebook.background.get(agent.name, ())
     tasks = [task for task in begun if not task.cancelling()]
     if not tasks:
-        raise FatalError(f"No run of agent {agent.name!r} goes on in the background.")
+        raise FatalError(
+            f"No run of agent {agent.name!r} goes on in the background; the notebook's "
+            "own button stops a cell that runs."
+        )
     # The last first: else each would begin for a moment.
     for task in reversed(tasks if "all" in options else tasks[:1]):
         task.cancel()

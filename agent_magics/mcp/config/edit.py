@@ -12,6 +12,7 @@ from agent_magics.files.locks import locked
 from agent_magics.mcp.config.sources import NAME, TABLE, ProjectServers, servers_of
 from agent_magics.mcp.config.table import TableReader
 from agent_magics.protocol.errors import FatalError
+from agent_magics.text.brief import meant
 
 
 class McpFile:
@@ -60,8 +61,7 @@ class McpFile:
             FatalError: it does not exist, or cannot be removed automatically.
             OSError: the file cannot be written.
         """
-        if name not in self.names():
-            raise FatalError(f"There is no MCP server {name!r} in {self.path}.")
+        self._check(name)
         self._change(lambda text: without_table(text, (TABLE, name), self.path))
 
     def switch(self, name: str, on: bool) -> None:
@@ -71,9 +71,15 @@ class McpFile:
             FatalError: it does not exist, or cannot be changed automatically.
             OSError: the file cannot be written.
         """
-        if name not in self.names():
-            raise FatalError(f"There is no MCP server {name!r} in {self.path}.")
+        self._check(name)
         self._change(lambda text: with_switch(text, (TABLE, name, "enabled"), on, self.path))
+
+    def _check(self, name: str) -> None:
+        there = self.names()
+        if name not in there:
+            raise FatalError(
+                f"There is no MCP server {name!r} in {self.path}; {meant(name, there)}"
+            )
 
     def _text(self) -> str:
         data = read_settings(self.path, "MCP servers", links=self._project is None)

@@ -317,6 +317,13 @@ def test_trust_binds_the_table_and_nothing_else_of_its_file():
     assert resolve([]).settings.max_turns == 100
 
 
+def test_a_setting_that_a_project_misspells_is_named_with_the_one_meant():
+    project_file("pyproject", "max_turn = 5\n")
+    trust()
+    (warning,) = resolve([]).warnings
+    assert "'max_turn' is not a setting; did you mean max_turns?" in warning
+
+
 def test_a_broken_project_keeps_nobody_from_working():
     project_file("pyproject", "max_turns = [\n")
     now = resolve([])

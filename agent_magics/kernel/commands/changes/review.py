@@ -15,7 +15,8 @@ def _change(notebook: NotebookAgents, agent: Agent, act: str, *numbers: int) -> 
     """Keep or revert changes by their numbers."""
     turn = agent.review()
     if max(numbers) > len(turn.changes):
-        raise FatalError(f"The last turn has {number_of(len(turn.changes), 'change')}.")
+        there = number_of(len(turn.changes), "change")
+        raise FatalError(f"The last turn has {there}; %agent review shows them.")
     reasons = []
     for number in numbers:
         if act == "keep":

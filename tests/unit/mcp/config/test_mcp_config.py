@@ -192,7 +192,7 @@ def test_what_would_not_be_understood_is_not_written(places):
     for change, words in (
         (lambda: file.add("b", {"url": "nowhere"}), "MCP server 'b': url must be an address"),
         (lambda: file.add("a", {"command": "y"}), "There is an MCP server 'a' in"),
-        (lambda: file.remove("b"), "There is no MCP server 'b' in"),
+        (lambda: file.remove("b"), "There is no MCP server 'b' in .*; there are: a."),
         (lambda: file.switch("b", True), "There is no MCP server 'b' in"),
     ):
         with pytest.raises(FatalError, match=words):
