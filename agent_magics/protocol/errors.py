@@ -17,6 +17,7 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent_magics.text.invisible import clean_text
 from agent_magics.text.secrets import KEY_SHAPES
 
 _MOST_TOLD = 10_000  # characters of an error
@@ -80,7 +81,7 @@ class AgentMagicsError(Exception):
         """Return what IPython shows: the person's own lines on the way here, and the message."""
         steps = traceback.extract_tb(self.__traceback__)
         own = (step for step in steps if not step.filename.startswith(_NOT_OF_A_PERSON))
-        return [*map(_step_line, own), f"{_type_name(self)}: {full_message(self)}"]
+        return [*map(_step_line, own), f"{_type_name(self)}: {clean_text(full_message(self))}"]
 
 
 class RespondToModel(AgentMagicsError):

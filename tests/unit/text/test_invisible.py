@@ -1,12 +1,16 @@
-"""What others say of their tools holds nothing that only a model or a terminal would see."""
+"""What others say, of their tools and in errors, holds nothing that people do not see."""
 
 import json
 
 import mcp_types as types
 import pytest
+from IPython.core.error import UsageError
 
 from agent_magics.dispatch.foreign_schemas.sanitizer import sanitize_parameters
+from agent_magics.kernel.cell.request.options import usage_errors
+from agent_magics.kernel.commands.mcp.contents import PromptText
 from agent_magics.mcp.client.results import resource_of, tool_of
+from agent_magics.protocol.errors import FatalError
 from agent_magics.text.invisible import clean_text
 from agent_magics.tools.mcp.callables import McpToolError
 
@@ -45,3 +49,19 @@ def test_a_servers_error() -> None:
 )
 def test_what_scripts_and_emoji_need_stays(text: str) -> None:
     assert clean_text(text) == text
+
+
+def test_an_error_in_a_cell_hides_nothing_of_what_it_quotes() -> None:
+    with pytest.raises(UsageError) as shown, usage_errors():
+        raise FatalError(SAID)
+    assert "Look⟨U+001B⟩]0;t⟨U+0007⟩⟨U+202E⟩" in str(shown.value)
+    assert str(shown.value).isprintable()
+
+
+def test_an_error_of_a_program_acts_on_no_terminal() -> None:
+    assert FatalError(SAID)._render_traceback_() == [f"FatalError: {SEEN}"]
+
+
+def test_a_servers_prompt_is_shown_as_it_is() -> None:
+    shown = PromptText(SAID)._repr_markdown_()
+    assert shown.replace("\n", "").isprintable() and "⟨U+202E⟩" in shown

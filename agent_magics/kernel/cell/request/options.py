@@ -11,6 +11,7 @@ from IPython.core.magic_arguments import MagicArgumentParser
 from IPython.utils.process import arg_split
 
 from agent_magics.protocol.errors import FatalError, error_text, short_message
+from agent_magics.render.visible import show_hidden
 from agent_magics.text.brief import meant
 
 _QUOTED = re.compile(r"""^(--?[\w-]+=)?(["'])((?:(?!\2).)*)\2$""")
@@ -20,11 +21,13 @@ _OF_MAPS, _NOT_IN_MAPS = ("ask_above", "parts", "batch", "engine"), ("plan", "pr
 
 @contextmanager
 def usage_errors() -> Iterator[None]:
-    """Turn errors for the person into those that IPython shows as one sentence."""
+    """Turn errors for the person into those that IPython shows as one sentence, which may quote
+    others: nothing of it stays hidden, or acts on a terminal.
+    """
     try:
         yield
     except FatalError as error:
-        raise UsageError(short_message(error)) from None
+        raise UsageError(show_hidden(short_message(error))) from None
 
 
 def parse_options(parser: MagicArgumentParser, line: str) -> argparse.Namespace:

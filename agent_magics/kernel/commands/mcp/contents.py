@@ -17,7 +17,7 @@ from agent_magics.protocol.items import Content, text_of
 from agent_magics.protocol.mcp import McpContents, McpPrompt, McpResource, McpServerState
 from agent_magics.render.markdown import code_span, fenced
 from agent_magics.render.tables import table
-from agent_magics.render.visible import show_shortened
+from agent_magics.render.visible import show_hidden, show_shortened
 
 _MOST_LISTED = 200
 _LONGEST = 300
@@ -159,7 +159,7 @@ class PromptText(str):
     __slots__ = ()
 
     def _repr_markdown_(self) -> str:
-        return fenced(str(self))
+        return fenced(show_hidden(str(self)))
 
 
 def list_prompts(notebook: NotebookAgents) -> str:
