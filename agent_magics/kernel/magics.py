@@ -156,7 +156,7 @@ class AgentMagics(Magics, SettingTraits):  # type: ignore[misc] # a class made f
 
     def _save_pasted(self, part: Data) -> Data:
         """Save a file that was pasted or dropped into a cell; see `PastedFiles`."""
-        return self._pasted.receive(part, Path(self.cwd or "."))
+        return self._pasted.receive(part, Path(self.cwd or ".").resolve())
 
     @functools.cached_property
     def _pasted(self) -> "PastedFiles":
@@ -176,7 +176,7 @@ class AgentMagics(Magics, SettingTraits):  # type: ignore[misc] # a class made f
             self.agent.parser,
             shell.user_ns,
             shell.user_ns_hidden,
-            Path(self.cwd or "."),
+            Path(self.cwd or ".").resolve(),
             tuple(self.agents) if "notebook" in vars(self) else (),
             given_in(self),
         )

@@ -44,7 +44,7 @@ class CellReader:
         Raises:
             FatalError: there is no text, or the named prompt cannot be filled in.
         """
-        namespace, workspace = self._shell.user_ns, Path(self._settings.cwd or ".")
+        namespace, workspace = self._shell.user_ns, Path(self._settings.cwd or ".").resolve()
         words, text = options.prompt, cell.strip()
         if not words:
             words, text = split_prompt(text, workspace)
