@@ -60,6 +60,20 @@ class TurnChanges:
 
 
 @dataclass(frozen=True, slots=True)
+class _Combined:
+    """The changes of some turns as one change of each path.
+
+    Attributes:
+        broken: by path, what somebody else changed between two of them.
+        doubtful: the paths that were left out, since the person may have changed them.
+    """
+
+    changes: Sequence[PathChange]
+    broken: Mapping[str, PathChange]
+    doubtful: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class UndoResult:
     """The result of undoing or redoing turns.
 
@@ -214,9 +228,9 @@ class ChangeJournal:
             raise FatalError(f"Only {there} of this conversation changed files; not {count:,}.")
         return turns[:count]
 
-    def changes_of(self, turns: Sequence[TurnChanges]) -> list[PathChange]:
+    def changes_of(self, turns: Sequence[TurnChanges]) -> Sequence[PathChange]:
         """Return the combined change of each path by these turns."""
-        return self._compose(turns, doubtful=True)[0]
+        return self._compose(turns, doubtful=True).changes
 
     def find(self, turn_id: str) -> TurnChanges | None:
         """Return a turn that changed files; None where it changed none, or was undone."""
@@ -226,8 +240,9 @@ class ChangeJournal:
     def own_changes(self, turn: TurnChanges) -> list[PathChange]:
         """Return the combined change of each path that only the agent can have changed."""
         with self._lock:
-            changes, broken, left = self._compose([turn], doubtful=False)
-            return [each for each in changes if each.path not in {*broken, *left}]
+            whole = self._compose([turn], doubtful=False)
+            others = {*whole.broken, *whole.doubtful}
+            return [each for each in whole.changes if each.path not in others]
 
     def authors(self, turn_ids: Iterable[str]) -> dict[str, str]:
         """Return for each path that sub-agents changed in these turns by whom: "by worker-1"."""
@@ -254,12 +269,8 @@ class ChangeJournal:
         """Tell whether the person may have made some of their changes."""
         return any(not step.certain for turn in turns for step in turn.steps)
 
-    def _compose(
-        self, turns: Sequence[TurnChanges], *, doubtful: bool
-    ) -> tuple[list[PathChange], dict[str, PathChange], tuple[str, ...]]:
-        """Return the combined changes, those interrupted by other changes, and the doubtful
-        paths.
-        """
+    def _compose(self, turns: Sequence[TurnChanges], *, doubtful: bool) -> _Combined:
+        """Combine the changes of turns; `doubtful` counts those that the person may have made."""
         chosen = {turn.id: turn for turn in turns}
         whole: dict[str, PathChange] = {}
         broken: dict[str, PathChange] = {}
@@ -271,13 +282,12 @@ class ChangeJournal:
             for change in step.changes:
                 first = whole.get(change.path)
                 if first is not None and first.after != change.before:
-                    broken.setdefault(
-                        change.path, PathChange(change.path, first.after, change.before)
-                    )
+                    between = PathChange(change.path, first.after, change.before)
+                    broken.setdefault(change.path, between)
                 before = change.before if first is None else first.before
                 whole[change.path] = PathChange(change.path, before, change.after)
         found = [change for change in whole.values() if change.before != change.after]
-        return found, broken, tuple(dict.fromkeys(left))
+        return _Combined(found, broken, tuple(dict.fromkeys(left)))
 
     # -- undo and redo -----------------------------------------------------------------------------
 
@@ -304,18 +314,14 @@ class ChangeJournal:
                 replace(turn, steps=[step for step in turn.steps if step.by == name])
                 for turn in turns
             ]
-            changes, broken, left = self._compose(own, doubtful=doubtful)
-            if not (changes or broken or left):
+            whole = self._compose(own, doubtful=doubtful)
+            if not (whole.changes or whole.broken or whole.doubtful):
                 raise FatalError(f"No change of files by a sub-agent {name} is there to undo.")
-            result = self._go(own, changes, broken, left, rest)
+            result = self._go(own, whole, rest)
             obstacles = tuple(self._with_author(each, name) for each in result.obstacles)
             held = {*(each.change.path for each in obstacles), *result.kept_folders}
             if rest or not obstacles:
-                undone = [
-                    PathChange(each.path, each.after, each.before)
-                    for each in changes
-                    if each.path not in held
-                ]
+                undone = [each.reverse for each in whole.changes if each.path not in held]
                 self.add(turns[0].id, turns[0].title, undone, self.store.get, by=name)
             return replace(result, turns=tuple(turns), obstacles=obstacles, by=name)
 
@@ -347,8 +353,7 @@ class ChangeJournal:
         """
         with self._lock:
             turns = self.latest(count)
-            changes, broken, left = self._compose(turns, doubtful=doubtful)
-            result = self._go(turns, changes, broken, left, rest)
+            result = self._go(turns, self._compose(turns, doubtful=doubtful), rest)
             if not result.obstacles or rest:
                 self._mark(turns, undone=True, left=[each.change.path for each in result.obstacles])
             return result
@@ -357,11 +362,11 @@ class ChangeJournal:
         """Return what undoing the last turns would restore, without changing anything."""
         with self._lock:
             turns = self.turns[:count]
-            changes, broken, left = self._compose(turns, doubtful=False)
-            _, obstacles = self._plan(changes, broken)
+            whole = self._compose(turns, doubtful=False)
+            _, obstacles = self._plan(whole)
             held = {each.change.path for each in obstacles}
-            paths = tuple(each.path for each in changes if each.path not in held)
-            return UndoResult(tuple(turns), paths, tuple(obstacles), left)
+            paths = tuple(each.path for each in whole.changes if each.path not in held)
+            return UndoResult(tuple(turns), paths, tuple(obstacles), whole.doubtful)
 
     def redo(self) -> UndoResult:
         """Redo the turns of the last undo.
@@ -374,13 +379,9 @@ class ChangeJournal:
             if not undone:
                 raise FatalError("There is no undone turn that could be made again.")
             turns = undone[-1:]  # the oldest of them was undone last
-            composed, broken, left = self._compose(turns, doubtful=False)
-            turned = [
-                PathChange(change.path, change.after, change.before)
-                for change in composed
-                if change.path not in turns[0].left
-            ]
-            result = self._go(turns, turned, broken, left, rest=False)
+            whole = self._compose(turns, doubtful=False)
+            turned = [each.reverse for each in whole.changes if each.path not in turns[0].left]
+            result = self._go(turns, replace(whole, changes=turned), rest=False)
             if not result.obstacles:
                 self._mark(turns, undone=False)
             return result
@@ -406,34 +407,25 @@ class ChangeJournal:
             if restore.obstacles:
                 return restore.obstacles[0].reason
             _apply(restore, content)
-            turned = PathChange(change.path, change.after, change.before)
             # Among later turns it stands alone: each path's changes stay in their order.
             is_last = self.turns[0] is turn
             turn_id = turn.id if is_last else f"{turn.id}:{len(self._turns)}"
-            self.add(turn_id, turn.title, [turned], content)
+            self.add(turn_id, turn.title, [change.reverse], content)
             return ""
 
-    def _plan(
-        self, changes: Sequence[PathChange], broken: Mapping[str, PathChange]
-    ) -> tuple[Restore, list[Conflict]]:
+    def _plan(self, whole: _Combined) -> tuple[Restore, list[Conflict]]:
         """Return the changes that restore the files, and the conflicts."""
-        whole = [change for change in changes if change.path not in broken]
-        restore = plan(whole, read_judge(), lambda digest: self.store.get(digest) is not None)
+        unbroken = [change for change in whole.changes if change.path not in whole.broken]
+        restore = plan(unbroken, read_judge(), lambda digest: self.store.get(digest) is not None)
         between = [
             Conflict(change, "you changed it between two of these changes", change.after)
-            for change in broken.values()
+            for change in whole.broken.values()
         ]
         return restore, [*between, *restore.obstacles]
 
-    def _go(
-        self,
-        turns: Sequence[TurnChanges],
-        changes: Sequence[PathChange],
-        broken: Mapping[str, PathChange],
-        doubtful: tuple[str, ...],
-        rest: bool,
-    ) -> UndoResult:
-        restore, obstacles = self._plan(changes, broken)
+    def _go(self, turns: Sequence[TurnChanges], whole: _Combined, rest: bool) -> UndoResult:
+        restore, obstacles = self._plan(whole)
+        doubtful = whole.doubtful
         if obstacles and not rest:
             return UndoResult(tuple(turns), (), tuple(obstacles), doubtful)
         _apply(restore, self.store.get)

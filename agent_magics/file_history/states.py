@@ -75,6 +75,11 @@ class PathChange:
     before: PathState
     after: PathState
 
+    @property
+    def reverse(self) -> "PathChange":
+        """The change back."""
+        return PathChange(self.path, self.after, self.before)
+
 
 class ContentStore:
     """Stores contents by digest, each in a private file, written atomically.
