@@ -29,6 +29,11 @@ class Spool:
     Memory is bounded: the first and the last 512 KiB are kept there. Longer output is written to a
     file as well, readable by this user only, which is removed with the spool. A character that is
     split over two reads is joined before it is stored.
+
+    Attributes:
+        only: the stream from which all of it came; None where both had output, or none. Its ends
+            then equal those of both.
+        lost: why a long output was not kept whole, such as "No space left on device"; else "".
     """
 
     def __init__(self, end_limit: int = END_LIMIT, file_limit: int = FILE_LIMIT) -> None:
@@ -36,12 +41,11 @@ class Spool:
         self._file_limit = file_limit
         self._lock = threading.Lock()
         self._merged = _Ends(end_limit)
-        # While only one stream has output, its ends equal those of both.
-        self._only: str | None = None
+        self.only: str | None = None
         self._streams: dict[str, _Ends] = {}
         self._begun: dict[str, bytes] = {}  # incomplete character of each stream
         self._file: _File | None = None
-        self._lost = ""
+        self.lost = ""
         self._marks = {0: 0}  # returned position -> characters before it
 
     # -- adding --------------------------------------------------------------------------------
@@ -80,18 +84,18 @@ class Spool:
     def _keep(self, stream: str, data: bytes) -> None:
         self._write(data)
         if not self._merged.size:
-            self._only = stream
-        elif self._only not in (None, stream):
-            self._streams = {self._only: self._merged.copy(), stream: _Ends(self._end_limit)}
-            self._only = None
-        if self._only is None:
+            self.only = stream
+        elif self.only not in (None, stream):
+            self._streams = {self.only: self._merged.copy(), stream: _Ends(self._end_limit)}
+            self.only = None
+        if self.only is None:
             self._streams[stream].add(data)
         self._merged.add(data)
 
     def _write(self, data: bytes) -> None:
         """Append to the file, creating it when the output becomes long."""
         size = self._merged.size + len(data)
-        if self._lost or (self._file is None and size <= 2 * self._end_limit):
+        if self.lost or (self._file is None and size <= 2 * self._end_limit):
             return
         if size > self._file_limit:
             self._give_up(f"it is longer than {self._file_limit >> 20} MiB")
@@ -114,7 +118,7 @@ class Spool:
 
     def _give_up(self, reason: str) -> None:
         """Continue with both ends only, and remove the file."""
-        self._lost = reason
+        self.lost = reason
         if self._file is not None:
             self._file.discard()
             self._file = None
@@ -139,19 +143,9 @@ class Spool:
         return self._merged.size
 
     @property
-    def only(self) -> str | None:
-        """The stream from which all of it came; None where both had output, or none."""
-        return self._only
-
-    @property
     def total(self) -> int:
         """Number of characters received, whether kept or not."""
         return self._merged.characters
-
-    @property
-    def lost(self) -> str:
-        """Why a long output was not kept whole, such as "No space left on device"; else ""."""
-        return self._lost
 
     def text(self, stream: str | None = None) -> str:
         """Return the beginning and the end as one text.
@@ -168,7 +162,7 @@ class Spool:
         """Return the beginning, the end, and how many characters between them were omitted."""
         with self._lock:
             kept = self._streams.get(stream or "") or _Ends(self._end_limit)
-            if stream is None or stream == self._only:
+            if stream is None or stream == self.only:
                 kept = self._merged
             head, tail = kept.parts()
             gap = kept.size > len(head) + len(tail) or len(tail) > self._end_limit
@@ -207,8 +201,8 @@ class Spool:
             OSError: it cannot be written, or the output was not kept whole (see `lost`).
         """
         with self._lock:
-            if self._lost:
-                raise OSError(f"the whole output was not kept: {self._lost}")
+            if self.lost:
+                raise OSError(f"the whole output was not kept: {self.lost}")
             file = self._open_file()
             file.close()  # opened again when more comes
             return file.path

@@ -17,13 +17,17 @@ class ToolRegistrations:
     """Tools that were added, hidden or pinned by hand; thread-safe.
 
     A change holds from the next turn on: a turn keeps the tools it began with.
+
+    Attributes:
+        hidden: the names of tools that are neither offered nor answered.
+        pinned: the names of tools that are offered however long the list is.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._tools: dict[str, Tool] = {}
-        self._hidden: frozenset[str] = frozenset()
-        self._pinned: frozenset[str] = frozenset()
+        self.hidden: frozenset[str] = frozenset()
+        self.pinned: frozenset[str] = frozenset()
         self._watchers: tuple[Callable[[], None], ...] = ()
 
     @property
@@ -31,16 +35,6 @@ class ToolRegistrations:
         """The added tools, in order."""
         with self._lock:
             return tuple(self._tools.values())
-
-    @property
-    def hidden(self) -> frozenset[str]:
-        """The names of tools that are neither offered nor answered."""
-        return self._hidden
-
-    @property
-    def pinned(self) -> frozenset[str]:
-        """The names of tools that are offered however long the list is."""
-        return self._pinned
 
     def add(self, tool: Tool) -> None:
         """Add a tool; a function that is defined again replaces its earlier version.
@@ -54,7 +48,7 @@ class ToolRegistrations:
             if known is not None and not is_same_tool(known, tool):
                 raise collision(name, known, tool)
             self._tools[name] = tool
-            self._hidden -= {name}
+            self.hidden -= {name}
         self._changed()
 
     def remove(self, name: str) -> bool:
@@ -68,15 +62,15 @@ class ToolRegistrations:
     def hide(self, name: str) -> None:
         """Hide a tool of any source: it is neither offered nor answered."""
         with self._lock:
-            self._hidden |= {name}
-            self._pinned -= {name}
+            self.hidden |= {name}
+            self.pinned -= {name}
         self._changed()
 
     def show(self, name: str) -> None:
         """Offer a tool again, and pin it: also where the list is too long to offer all."""
         with self._lock:
-            self._hidden -= {name}
-            self._pinned |= {name}
+            self.hidden -= {name}
+            self.pinned |= {name}
         self._changed()
 
     # -- who wants to know -------------------------------------------------------------------------

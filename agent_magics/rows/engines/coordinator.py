@@ -192,6 +192,9 @@ class Coordinator:
         assignment: what they need.
         limits: the server's limits, shared with the person's kernels.
         concurrency: the most requests side by side in all; None is `CONCURRENCY` for each worker.
+
+    Attributes:
+        place: where workers connect; see `Invitation.place`.
     """
 
     def __init__(
@@ -209,7 +212,7 @@ class Coordinator:
         self._refused = 0
         self._failure: FatalError | None = None
         self._server: asyncio.Server | None = None
-        self._place = ""
+        self.place = ""
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_dealing = False
         self._hold = GROUP
@@ -222,7 +225,7 @@ class Coordinator:
         Raises:
             FatalError: they cannot.
         """
-        self._server, self._place = await self._engine.listen(self._serve)
+        self._server, self.place = await self._engine.listen(self._serve)
         for work in (self._seat(), self._watch()):
             task = asyncio.create_task(work)
             self._tasks.add(task)
@@ -277,11 +280,6 @@ class Coordinator:
                 worker.link.send("release", part)
 
     @property
-    def place(self) -> str:
-        """Where workers connect; see `Invitation.place`."""
-        return self._place
-
-    @property
     def workers(self) -> int:
         """The number of workers that are connected."""
         return len(self._workers)
@@ -319,7 +317,7 @@ class Coordinator:
     def _invite(self) -> Invitation:
         self._seats += 1
         self._joined[self._seats] = asyncio.Event()
-        return Invitation(self._place, self._seats, self._token)
+        return Invitation(self.place, self._seats, self._token)
 
     async def _join(self, number: int) -> None:
         await self._joined[number].wait()

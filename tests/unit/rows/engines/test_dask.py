@@ -323,7 +323,7 @@ def test_workers_are_told_apart_from_strangers(client):
 
 def place(job):
     """Return where the workers of a map connect."""
-    return job.asker._place
+    return job.asker.place
 
 
 def test_a_worker_that_does_not_answer_holds_up_no_look(client):
