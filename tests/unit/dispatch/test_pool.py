@@ -2,6 +2,7 @@
 
 import gc
 import json
+import sys
 import threading
 import weakref
 from concurrent.futures import Future
@@ -51,8 +52,13 @@ def test_a_thread_is_used_again_and_ends_when_there_is_no_work():
 @pytest.mark.soak
 def test_jobs_that_come_while_threads_end_are_all_run():
     pool = ThreadPool("ending", idle_limit=0.0)
-    for number in range(500):
-        assert pool.submit(abs, -number).result(PATIENCE) == number
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)  # so that threads meet at more places, and none waits 5 ms to go on
+    try:
+        for number in range(500):
+            assert pool.submit(abs, -number).result(PATIENCE) == number
+    finally:
+        sys.setswitchinterval(before)
 
 
 def test_a_job_that_was_cancelled_is_not_run():
