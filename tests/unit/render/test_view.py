@@ -1,11 +1,15 @@
 """Events folded into blocks: a pure function, and nothing volatile in what is saved."""
 
 import copy
+import inspect
 import json
 import re
+from pathlib import Path
 
 import pytest
 
+from agent_magics import render
+from agent_magics.protocol import events
 from agent_magics.protocol.events import (
     ApprovalRequested,
     ExecCommandBegin,
@@ -658,3 +662,23 @@ def test_a_cut_leaves_no_half_of_a_colour():
     text = "a" * (SAVED_CHARACTERS // 2 - 3) + "\x1b[31m" + "b" * SAVED_CHARACTERS
     head = shorten(text).partition("\n")[0]
     assert head == "a" * (SAVED_CHARACTERS // 2 - 3)
+
+
+# For programs and the record; people see the call, or the question, that each belongs to.
+NOT_SHOWN = {
+    "ApprovalDecided",
+    "CellChanged",
+    "DynamicToolCallRequest",
+    "PatchApplyBegin",
+    "SessionConfigured",
+    "VariablesKnown",
+}
+
+
+def test_every_kind_of_event_is_shown_or_meant_for_programs():
+    (folder,) = render.__path__
+    text = "".join(file.read_text("utf-8") for file in Path(folder).rglob("*.py"))
+    kinds = [each for _, each in inspect.getmembers(events, inspect.isclass)]
+    kinds = [each for each in kinds if issubclass(each, events.Event) and each is not events.Event]
+    shown = {each for each in kinds if re.search(rf"\bevents\.{each.__name__}\b", text)}
+    assert {each.__name__ for each in kinds if not shown & set(each.__mro__)} == NOT_SHOWN
