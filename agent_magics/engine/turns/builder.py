@@ -66,11 +66,12 @@ def build_turn(
     """
     rules = conversation.rules_in(turn_config.config.cwd)
     # What the context's functions call holds the context itself, so it is made after it, and they
-    # hold it weakly: it is gone with the turn, after which nobody would serve a call.
+    # hold it weakly: it is gone with the turn, if nobody keeps an error of it.
     running: weakref.ref[Turn]
 
     def present() -> Turn:
-        if (turn := running()) is None:
+        turn = running()
+        if turn is None or turn.is_over:
             raise RespondToModel(ENDED)
         return turn
 

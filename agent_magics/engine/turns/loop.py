@@ -66,6 +66,7 @@ class Turn:
 
     Attributes:
         agents: the agent's sub-agents; None where it may have none.
+        is_over: whether it has ended, so that nobody would answer a call.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class Turn:
         self._output = turn_config.output
         self._nested = 0
         self.agents: SubAgents | None = None
+        self.is_over = False
 
     async def run(self, prompt: UserMessage) -> str:
         """Run to the model's final answer, also on prompts that were queued; return it.

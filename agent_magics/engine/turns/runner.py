@@ -161,6 +161,9 @@ class TurnRunner:
         except BaseException as error:
             kind, fields = ending_of(error, self._agent, turn_config.secrets)
             return kind, {**fields, **spent(turn)}
+        finally:
+            if turn is not None:
+                turn.is_over = True
 
     async def _sync(self) -> None:
         """Flush the record to the disk before the end of a turn is reported."""
