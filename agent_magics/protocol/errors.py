@@ -14,6 +14,7 @@ Law: a sentence ends in one full stop. What another has written stands in ours a
 import re
 import sysconfig
 import traceback
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,10 +22,9 @@ from agent_magics.text.invisible import clean_text
 from agent_magics.text.secrets import KEY_SHAPES
 
 _MOST_TOLD = 10_000  # characters of an error
-_NOT_OF_A_PERSON = (
-    str(Path(__file__).parents[1]),
-    *(sysconfig.get_path(each) for each in ("stdlib", "purelib", "platlib")),
-)
+# What is no person's code: ours, Python's, and packages, which a home and a system have too.
+_OURS, _PYTHONS = Path(__file__).parents[1], Path(sysconfig.get_path("stdlib"))
+_PACKAGES = {"site-packages", "dist-packages"}
 
 
 def error_text(error: BaseException) -> str:
@@ -64,10 +64,24 @@ def clause(said: object) -> str:
     return text if text or not issubclass(kind, BaseException) else _type_name(said)
 
 
-def _step_line(step: traceback.FrameSummary) -> str:
-    path = Path(step.filename)
-    place = "" if path.parent.name.startswith("ipykernel_") else f"{path}, "
-    return f"{place}line {step.lineno}: {step.line or step.name}"
+def _own_lines(error: BaseException) -> Iterator[str]:
+    """Yield the lines of the person's own code on the way to an error."""
+    for step in traceback.extract_tb(error.__traceback__):
+        path = Path(step.filename)
+        if (
+            path.is_relative_to(_OURS)
+            or path.is_relative_to(_PYTHONS)
+            or not _PACKAGES.isdisjoint(path.parts)
+            or step.filename.startswith("<frozen ")
+        ):
+            continue
+        place = "" if path.parent.name.startswith("ipykernel_") else f"{path}, "
+        yield f"{place}line {step.lineno}: {step.line or step.name}"
+
+
+def _led_to(error: BaseException) -> BaseException | None:
+    """Return the error of which another one is told, as Python does."""
+    return error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
 def _type_name(said: object) -> str:
@@ -78,10 +92,17 @@ class AgentMagicsError(Exception):
     """Base of all errors that this package raises on purpose."""
 
     def _render_traceback_(self) -> list[str]:
-        """Return what IPython shows: the person's own lines on the way here, and the message."""
-        steps = traceback.extract_tb(self.__traceback__)
-        own = (step for step in steps if not step.filename.startswith(_NOT_OF_A_PERSON))
-        return [*map(_step_line, own), f"{_type_name(self)}: {clean_text(full_message(self))}"]
+        """Return what IPython shows: the person's own lines on the way here, the message, and notes
+        that were added; above them the same of the errors that led here in the person's code.
+        """
+        shown, error, seen = list[str](), _led_to(self), {id(self)}
+        shown += [*_own_lines(self), error_text(self), *getattr(self, "__notes__", ())]
+        while error is not None and id(error) not in seen:
+            seen.add(id(error))
+            if own := list(_own_lines(error)):
+                shown = [*own, error_text(error), "", *shown]
+            error = _led_to(error)
+        return list(map(clean_text, shown))
 
 
 class RespondToModel(AgentMagicsError):

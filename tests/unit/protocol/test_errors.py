@@ -88,6 +88,67 @@ def test_ipython_shows_the_lines_of_the_person_and_none_of_ours(tmp_path):
     assert sentence == "FatalError: 'modell' is not a setting; did you mean model?"
 
 
+def raised(code, place):
+    try:
+        exec(compile(code, place, "exec"), {"FatalError": FatalError})
+    except FatalError as error:
+        return [line for line in error._render_traceback_() if "exec(" not in line]
+
+
+HOME = agent_magics.__path__[0]
+DIVIDES = "try:\n    1 / 0\nexcept ZeroDivisionError as error:\n    "
+DIVIDED = ["cell.py, line 2: <module>", "ZeroDivisionError: division by zero", ""]
+SHOWN = {
+    "a cause in the person's code": (
+        f"{DIVIDES}raise FatalError('No.') from error",
+        "cell.py",
+        [*DIVIDED, "cell.py, line 4: <module>", "FatalError: No."],
+    ),
+    "what was being handled": (
+        f"{DIVIDES}raise FatalError('No.')",
+        "cell.py",
+        [*DIVIDED, "cell.py, line 4: <module>", "FatalError: No."],
+    ),
+    "nothing that is to be left out": (
+        f"{DIVIDES}raise FatalError('No.') from None",
+        "cell.py",
+        ["cell.py, line 4: <module>", "FatalError: No."],
+    ),
+    "a cause in a package": (
+        "import json\ntry:\n    json.loads('x')\nexcept ValueError as error:\n"
+        "    raise FatalError('No.') from error",
+        "/site-packages/other.py",
+        ["FatalError: No."],
+    ),
+    "a note": (
+        "error = FatalError('No.')\nerror.add_note('Ask Ann.')\nraise error",
+        "cell.py",
+        ["cell.py, line 3: <module>", "FatalError: No.", "Ask Ann."],
+    ),
+    "a folder that is called nearly as ours": (
+        "raise FatalError('No.')",
+        f"{HOME}_demo/cell.py",
+        [f"{HOME}_demo/cell.py, line 1: <module>", "FatalError: No."],
+    ),
+    "a package of the person's home": (
+        "raise FatalError('No.')",
+        "/home/ann/.local/lib/python3.11/site-packages/other.py",
+        ["FatalError: No."],
+    ),
+    "a name that would act on a terminal": (
+        "raise FatalError('No.')",
+        "a\x1b[2Jb.py",
+        ["a[2Jb.py, line 1: <module>", "FatalError: No."],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SHOWN)
+def test_ipython_shows_also_what_led_to_an_error(case):
+    code, place, told = SHOWN[case]
+    assert raised(code, place) == told
+
+
 def test_full_stops_are_taken_off_in_one_place():
     package = Path(agent_magics.__file__).parent
     found = [
