@@ -19,15 +19,25 @@ _INLINE = re.compile(
 _MOST_LINES = 60
 _CLOSERS = {"$$": "$$", "\\[": "\\]"}
 
-# What would end the formula, hide its end, or reach beyond it, in one reader or another.
-_UNSAFE = re.compile(r"\$|`|(?<!\\)%|@@|[^\S \n]|[\x00-\x09\x0b-\x1f\x7f]")
+# What would end the formula, hide its end, or reach beyond it, in one reader or another; LaTeX
+# reads characters by their codes after two carets.
+_UNSAFE = re.compile(r"\$|`|\^\^|(?<!\\)%|@@|[^\S \n]|[\x00-\x09\x0b-\x1f\x7f]")
 # Macros that make links, styles and elements, that change what later formulas mean, or by which one
 # lies over what stands beside it.
 _ACTS = re.compile(
-    r"\\(?:href|url|class|cssId|style|data|html\w*|require|include\w*|bbox|enclose|texttip|mmlToken"
-    r"|action\w*|unicode|char|catcode|csname|[gex]?def|let|futurelet|\w*newcommand|providecommand"
+    r"\\(?:begin\s*\{)?(?:href|url|class|cssId|style|data|html\w*|require|include\w*|bbox|enclose"
+    r"|texttip|mmlToken|action\w*|unicode|char|catcode|csname|[gex]?def|let|futurelet|\w*newcommand|providecommand"
     r"|\w*newenvironment|Newextarrow|Declare\w+|definecolor|\w*newtagform|usetagform|mathtoolsset"
     r"|newcolumntype|smash|\w*[rlc]lap|f?colorbox|mathtip|tip|toggle)(?![a-zA-Z])"
+)
+# What reads or writes files, runs programs or makes other commands where LaTeX prints the notebook.
+# ``\begin{input}`` is the command of that name too.
+_ACTS_IN_LATEX = re.compile(
+    r"\\(?:begin\s*\{)?(?:\w*[iI]nput\w*|read\w*|(?:open|close)(?:in|out)|write|immediate|special"
+    r"|(?:direct|late)?lua\w*|\w*[sS]hell\w*|pdf\w+|XeTeX\w+|scantokens|\w*[vV]erbatim\w*|lst\w+"
+    r"|IfFile\w+|file\w+|\w*import|subfile|usepackage|Require\w+|Load\w+|documentclass|minted"
+    r"|bibliography\w*|externaldocument|graphicspath|makeat\w+|Expl\w+|every\w+|type(?:in|out))"
+    r"(?![a-zA-Z])"
 )
 # A length as MathJax reads it: after a macro such as \\kern, or as an argument of one.
 _LENGTH = re.compile(
@@ -102,7 +112,8 @@ def write_formula(formula: str, dollars: str, *, in_table: bool) -> str | None:
         dollars: the delimiter: "$" or "$$".
         in_table: whether it stands in a table cell, in which "|" would end the cell.
     """
-    if _UNSAFE.search(formula) or _ACTS.search(formula) or not _is_closed(formula):
+    acts = _ACTS.search(formula) or _ACTS_IN_LATEX.search(formula)
+    if acts or _UNSAFE.search(formula) or not _is_closed(formula):
         return None
     lengths = (float(n.replace(",", ".")) * _EMS[unit] for n, unit in _LENGTH.findall(formula))
     if sum(lengths) + sum(map(len, _QUADS.findall(formula))) > _MOST_EMS:

@@ -42,10 +42,11 @@ _IN_ADDRESS = ":/?#=&%+,~"
 _URL = r"https?://[\w.~+,=:%/?&#-]*[\w~+=%/&#-]"
 
 # Signs that some reader may take for syntax where the parser saw words.
-# A backslash is one before an address too: it would escape the `<` that is written there.
+# A backslash is one before an address too: it would escape the `<` that is written there. Before
+# letters it is a command to LaTeX, to which nbconvert prints by pandoc.
 _SIGNS = re.compile(
     rf"(?P<url>\b{_URL})|(?P<opens>\\(?=[(\[]|begin|end|eqref|ref)|\$)"
-    r"|(?<=:)/(?=/)|(?<=www)\.|\\(?=[!-/:-@\[-`{-~]|$|https?://)|&(?=#?\w+;)|[<`~]|(?<!\w)_|_(?!\w)"
+    r"|(?<=:)/(?=/)|(?<=www)\.|\\(?=[!-~]|$)|&(?=#?\w+;)|[<`~]|(?<!\w)_|_(?!\w)"
     r"|(?<![ ])\*|\*(?![ ])|!(?=\[)|\](?=[(\[:])|@(?=@\d)",
     re.IGNORECASE,
 )
@@ -295,6 +296,8 @@ def _inline(nodes: Iterable[SyntaxTreeNode], place: _InlineContext) -> str:
         part = _INLINE[node.type](node, place)
         if part[:1] == "[" and written[-1:] in ("]", "!"):
             written = written[:-1] + as_entities(written[-1])
+        elif part[:1] == "{" and written[-1:] == "`":  # to pandoc `code`{=latex} is LaTeX
+            part = as_entities(part[0]) + part[1:]
         elif part[:1] == "$" == written[-1:]:
             written += " "
         written += part

@@ -221,6 +221,57 @@ def test_a_formula_that_could_act_is_code():
 
 
 @pytest.mark.parametrize(
+    "name",
+    re.findall(
+        r"\S+",
+        "input @@input openout1 write18 immediate special directlua luaexec scantokens csname"
+        " ShellEscape InputIfFileExists VerbatimInput lstinputlisting usepackage makeatletter"
+        " XeTeXpicfile pdffiledump typein subimport include filecontents ^^5cinput",
+    ),
+)
+def test_a_formula_that_would_read_write_or_run_in_latex_is_code(name):
+    command = name if name.startswith("^") else f"\\{name}"
+    formulas = [f"{command}{{/x}}", f"\\text{{{command} /x}}"]
+    formulas += [f"\\begin {{{name}}}{{/x}}\\end{{{name}}}"] if name.isalpha() else []
+    for formula in formulas:
+        assert make_harmless(f"a ${formula}$") == f"a {code_span(f'${formula}$')}"
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        "%s",
+        "# %s",
+        "- %s",
+        "**%s**",
+        "| %s |\n|-|",
+        "[%s](/x)",
+        "![%s](/x)",
+        "a^[%s]",
+        "\\\\%s",
+        "[%s]",
+    ],
+)
+@pytest.mark.parametrize(
+    "command",
+    [
+        r"\input{/x}",
+        r"\\input{/x}",
+        r"\immediate\write18{id}",
+        r"C:\temp",
+        "`\\input{/x}`{=latex}",
+        "`` \\input{/x} ``\\{=latex}",
+        "`\\input{/x}`&#123;=latex}",
+    ],
+)
+@pytest.mark.parametrize("harmless", [make_harmless, harmless_prose], ids=["text", "prose"])
+def test_words_are_no_commands_of_latex(around, command, harmless):
+    """Nbconvert prints through pandoc, to which both a command and `code`{=latex} are LaTeX."""
+    words = re.sub(r"`[^`\n]*`(?!\{)", "", harmless(around % command))
+    assert not re.search(r"\\[A-Za-z]|`\{", words), words
+
+
+@pytest.mark.parametrize(
     "form",
     [
         r"\rule{%s}{1em}",
