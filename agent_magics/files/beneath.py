@@ -182,10 +182,12 @@ def take_over(descriptor: int, name: str, folder: int) -> None:
             return
         with suppress(PermissionError):  # only root may change a file's owner
             os.fchown(descriptor, status.st_uid, status.st_gid)
-        for attribute in os.listxattr(old) if sys.platform == "linux" else ():
+        # The list of rights first: a file may have no room for all.
+        for attribute in sorted(os.listxattr(old)) if sys.platform == "linux" else ():
             # Not those of the system, such as the capabilities of a program, which a change ends.
             if attribute.startswith("user.") or attribute == "system.posix_acl_access":
-                os.setxattr(descriptor, attribute, os.getxattr(old, attribute))
+                with suppress(OSError):
+                    os.setxattr(descriptor, attribute, os.getxattr(old, attribute))
 
 
 def back_up(name: str, backup: str, folder: int) -> None:

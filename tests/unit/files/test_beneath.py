@@ -15,6 +15,7 @@ from agent_magics.files.beneath import (
     open_file,
     open_folder,
     real_path,
+    take_over,
 )
 from tests.support import forks
 from tests.support.users import ME, USER, become
@@ -87,6 +88,17 @@ def test_no_descriptor_is_lost(tree):
         except OSError:
             continue
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.needs("machine Linux")
+def test_an_attribute_that_finds_no_room_takes_no_other_away(tree):
+    for name, value in (("user.big", b"x" * 2500), ("user.small", b"x" * 200)):
+        os.setxattr(tree / "a/b/file", name, value)
+    with closing_descriptor(os.open(tree / "new", os.O_WRONLY | os.O_CREAT)) as new:
+        os.setxattr(new, "user.full", b"x" * 2500)  # ext4 has one block for all
+        with closing_descriptor(open_folder(f"{tree}/a/b")) as folder:
+            take_over(new, "file", folder)
+        assert os.getxattr(new, "user.small") == b"x" * 200
 
 
 def test_a_folder_that_may_be_entered_but_not_listed():
