@@ -14,7 +14,7 @@ from typing import Any
 from agent_magics.exec.launcher.wire import Confinement
 from agent_magics.exec.process import Process, end_all
 from agent_magics.exec.temporary_files import remove_own, scratch_folder
-from agent_magics.protocol.errors import FatalError, RespondToModel, clause
+from agent_magics.protocol.errors import FatalError, RespondToModel, short_message
 from agent_magics.text.brief import brief_line
 
 MOST_SESSIONS = 64  # simultaneously open; the same number of ended ones stays readable
@@ -91,7 +91,7 @@ class ProcessManager:
                     self._tmpdir = Path(tempfile.mkdtemp(prefix="tmp-", dir=scratch_folder()))
                 except OSError as error:
                     raise FatalError(
-                        f"No folder for temporary files can be made: {clause(error)}."
+                        f"No folder for temporary files can be made: {short_message(error)}."
                     ) from None
                 self._remove_tmpdir = weakref.finalize(self, remove_own, self._tmpdir, os.getpid())
                 self._remove_tmpdir.atexit = False  # the folder around it goes at exit
