@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Self
 
+from agent_magics.files.plain_files import file_stamp
 from agent_magics.files.search.patterns import is_plain, refuse_ambiguous, refuse_unsearchable
 from agent_magics.protocol.errors import RespondToModel
 
@@ -27,7 +28,7 @@ _THREADS = min(os.cpu_count() or 1, 8)
 _PYTHON_SEARCH = Path(__file__).with_name("pygrep.py")
 # The only environment variables that engines inherit; no keys are among them.
 _PASSED_ON = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
-_WORKING: set[str] = set()  # paths of ripgrep that have accepted a pattern
+_WORKING: set[tuple[int, ...]] = set()  # stamps of ripgrep that have accepted a pattern
 
 
 def choose_engine(
@@ -46,9 +47,10 @@ def choose_engine(
         command += [f"--threads={_THREADS}", "--case-sensitive" if case_sensitive else "-i"]
         command += [f"--context={context}", "-e", pattern, "--"]
         # A search of one folder takes as long as trying the pattern out.
-        is_known = ripgrep in _WORKING and is_plain(pattern)
+        stamp = file_stamp(ripgrep)
+        is_known = stamp in _WORKING and is_plain(pattern)
         if is_known or _try_out(command, "-").returncode in (0, 1):
-            _WORKING.add(ripgrep)
+            _WORKING.add(stamp)
             return command, _FIRST_OF_RIPGREP
     refuse_ambiguous(pattern)
     # Python may accept what ripgrep does not, such as a look-behind, and says where an error is.

@@ -3,6 +3,7 @@
 import os
 import re
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -304,6 +305,20 @@ def test_a_ripgrep_that_fails_is_not_used(tmp_path, monkeypatch):
     (tmp_path / "bin" / "rg").chmod(0o755)
     write(tmp_path / "w" / "a", "hit\n")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/bin")
+    assert search(tmp_path / "w", "hit", cwd=tmp_path).total == 1
+
+
+@pytest.mark.needs("program rg")
+def test_a_ripgrep_that_is_exchanged_is_tried_again(tmp_path, monkeypatch):
+    program = tmp_path / "bin" / "rg"
+    program.parent.mkdir()
+    program.symlink_to(shutil.which("rg"))
+    write(tmp_path / "w" / "a", "hit\n")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/bin")
+    assert search(tmp_path / "w", "hit", cwd=tmp_path).total == 1
+    program.unlink()
+    write(program, "#!/bin/sh\nexit 126\n")
+    program.chmod(0o755)
     assert search(tmp_path / "w", "hit", cwd=tmp_path).total == 1
 
 
