@@ -18,6 +18,7 @@ from agent_magics.project.prompts import fill_prompt, find_prompts
 from agent_magics.protocol.config import Where
 from agent_magics.protocol.errors import FatalError, clause
 from agent_magics.settings.table import settings_in
+from agent_magics.settings.validation import validated
 from agent_magics.tools.catalog.sources import entries_of
 
 
@@ -42,9 +43,10 @@ class CellReader:
         """Return the text for the model: the named prompt, then the cell's own text.
 
         Raises:
-            FatalError: there is no text, or the named prompt cannot be filled in.
+            FatalError: there is no text or no workspace, or the named prompt cannot be filled in.
         """
-        namespace, workspace = self._shell.user_ns, Path(self._settings.cwd or ".").resolve()
+        namespace = self._shell.user_ns
+        workspace = validated({"cwd": self._settings.cwd or "."})["cwd"]
         words, text = options.prompt, cell.strip()
         if not words:
             words, text = split_prompt(text, workspace)
