@@ -9,8 +9,8 @@ from typing import Any
 from agent_magics.engine.channels.requests import Work
 from agent_magics.protocol.errors import RespondToModel
 
-# Seconds for which tasks that are cancelled may clean up, at the end of their loop.
-_STUBBORN = 1.0
+# For tasks that are cancelled at the end of their loop.
+_CLEAN_UP_SECONDS = 1.0
 
 
 async def _as_coroutine(awaitable: Awaitable[object]) -> object:
@@ -21,7 +21,7 @@ async def _wait_for_no_thread(timeout: float | None = None) -> None:  # noqa: AS
     pass
 
 
-def run_to_end(awaitable: Awaitable[Any], left: Callable[[], object] = bool) -> Any:
+def run_to_end(awaitable: Awaitable[Any], left: Callable[[], object] = lambda: None) -> Any:
     """Run an awaitable on an event loop of its own, on this thread.
 
     Args:
@@ -35,10 +35,8 @@ def run_to_end(awaitable: Awaitable[Any], left: Callable[[], object] = bool) -> 
         try:
             return runner.run(_as_coroutine(awaitable))
         finally:
-            if asyncio.all_tasks(loop):
-                is_stubborn = runner.run(_leave_stubborn_tasks())
-                if is_stubborn:
-                    left()
+            if asyncio.all_tasks(loop) and runner.run(_leave_stubborn_tasks()):
+                left()
 
 
 async def _leave_stubborn_tasks() -> bool:
@@ -46,7 +44,7 @@ async def _leave_stubborn_tasks() -> bool:
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()
-    _, stubborn = await asyncio.wait(others, timeout=_STUBBORN)
+    _, stubborn = await asyncio.wait(others, timeout=_CLEAN_UP_SECONDS)
     for task in stubborn:
         # Else the loop's end waits for it (Python's documentation, "Extending" of asyncio), and
         # says that it was pending.

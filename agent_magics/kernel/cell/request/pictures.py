@@ -5,11 +5,13 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from agent_magics.files.beneath import real_path
 from agent_magics.protocol.errors import FatalError, RespondToModel, full_message
 from agent_magics.protocol.items import Content, InputImage, InputText
 from agent_magics.tools.files.viewing import view_image
 
-_NAMED = re.compile(r"!\[[^\]\n]*\]\((?:<([^<>\n\0]+)>|([^()\s\0]+))\)")
+# No file has a name with NUL or half a character.
+_NAMED = re.compile(r"!\[[^\]\n]*\]\((?:<([^<>\n\0\ud800-\udfff]+)>|([^()\s\0\ud800-\udfff]+))\)")
 _ADDRESS = re.compile(r"\w+:")  # of the web, or data
 _ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 _MOST = 10
@@ -53,7 +55,7 @@ def _named(text: str, workspace: Path) -> dict[str, Path]:
     """Return the paths of pictures below the workspace by the names that a text gives them."""
     root = workspace.resolve()
     names = (match[1] or match[2] for match in _NAMED.finditer(text))
-    paths = {name: (root / name).resolve() for name in names if not _ADDRESS.match(name)}
+    paths = {name: Path(real_path(root / name)) for name in names if not _ADDRESS.match(name)}
     return {
         name: path
         for name, path in paths.items()

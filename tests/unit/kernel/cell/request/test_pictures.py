@@ -42,8 +42,11 @@ def test_what_cannot_be_sent_is_told(tmp_path: Path) -> None:
         read_pictures("".join(f"![]({number}.png)" for number in range(11)), tmp_path, any_path)
 
 
-@pytest.mark.parametrize("name", ["x" * 300 + ".png", "x/" * 3000 + ".png", "a\0b.png"])
+@pytest.mark.parametrize(
+    "name", ["x" * 300 + ".png", "x/" * 3000 + ".png", "a\0b.png", "\ud800.png", "loop.png"]
+)
 def test_names_that_no_file_has_stay_text(name: str, tmp_path: Path) -> None:
+    (tmp_path / "loop.png").symlink_to("loop.png")
     assert read_pictures(f"![]({name}) ![](<{name}>)", tmp_path, any_path) == ()
 
 
