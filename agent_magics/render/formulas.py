@@ -26,8 +26,9 @@ _UNSAFE = re.compile(r"\$|`|\^\^|(?<!\\)%|@@|[^\S \n]|[\x00-\x09\x0b-\x1f\x7f]")
 # lies over what stands beside it.
 _ACTS = re.compile(
     r"\\(?:begin\s*\{)?(?:href|url|class|cssId|style|data|html\w*|require|include\w*|bbox|enclose"
-    r"|texttip|mmlToken|action\w*|unicode|char|catcode|csname|[gex]?def|let|futurelet|\w*newcommand|providecommand"
-    r"|\w*newenvironment|Newextarrow|Declare\w+|definecolor|\w*newtagform|usetagform|mathtoolsset"
+    r"|texttip|mmlToken|action\w*|unicode|char|catcode|csname|[gex]?def|let|futurelet"
+    r"|\w*newcommand|providecommand|\w*newenvironment"
+    r"|Newextarrow|Declare\w+|definecolor|\w*newtagform|usetagform|mathtoolsset"
     r"|newcolumntype|smash|\w*[rlc]lap|f?colorbox|mathtip|tip|toggle)(?![a-zA-Z])"
 )
 # What reads or writes files, runs programs or makes other commands where LaTeX prints the notebook.
@@ -35,8 +36,9 @@ _ACTS = re.compile(
 _ACTS_IN_LATEX = re.compile(
     r"\\(?:begin\s*\{)?(?:\w*[iI]nput\w*|read\w*|(?:open|close)(?:in|out)|write|immediate|special"
     r"|(?:direct|late)?lua\w*|\w*[sS]hell\w*|pdf\w+|XeTeX\w+|scantokens|\w*[vV]erbatim\w*|lst\w+"
-    r"|IfFile\w+|file\w+|\w*import|subfile|usepackage|Require\w+|Load\w+|documentclass|minted"
-    r"|bibliography\w*|externaldocument|graphicspath|makeat\w+|Expl\w+|every\w+|type(?:in|out))"
+    r"|IfFile\w+|file\w+|\w*image|\w*include\w*|\w*import|subfile|usepackage|Require\w+|Load\w+"
+    r"|documentclass|minted|bibliography\w*"
+    r"|externaldocument|graphicspath|makeat\w+|Expl\w+|every\w+|type(?:in|out))"
     r"(?![a-zA-Z])"
 )
 # A length as MathJax reads it: after a macro such as \\kern, or as an argument of one.
