@@ -45,8 +45,8 @@ def hide_keys(record: logging.LogRecord) -> bool:
     """Remove keys from a log record, whatever its arguments are (a filter): those in addresses, and
     those that a server repeats in its headers.
     """
-    known = (*given_keys, *environment_keys(os.environ), *held_keys())
     try:
+        known = (*given_keys, *environment_keys(os.environ), *held_keys())
         text = _KEY.sub(NO_KEY, without_keys(record.getMessage(), known))
         record.msg = _ADDRESS.sub(_without_keys, text)
     except Exception:  # logging would print the arguments

@@ -13,6 +13,8 @@ WAYS_OUT = (
     "set OPENAI_API_KEY, or run %agent login, or point OPENAI_BASE_URL at a local "
     "OpenAI-compatible server, or play a recording (replay=FILE; --replay FILE in a cell)"
 )
+# Keys that programs have given, as `api_key=`; logs must not hold them.
+given_keys: set[str] = set()
 
 
 @lru_cache(maxsize=64)
@@ -62,10 +64,6 @@ def shared_key_of(address: str) -> str:
     if row.name or row.key_names or os.environ.get("OPENAI_BASE_URL"):
         return ""
     return os.environ.get("OPENAI_API_KEY", "")
-
-
-# Those that programs have given, as `api_key=`; logs must not hold them.
-given_keys: set[str] = set()
 
 
 def environment_keys(environment: Mapping[str, str]) -> tuple[str, ...]:

@@ -226,7 +226,8 @@ def test_a_formula_that_could_act_is_code():
         r"\S+",
         "input @@input openout1 write18 immediate special directlua luaexec scantokens csname"
         " ShellEscape InputIfFileExists VerbatimInput lstinputlisting usepackage makeatletter"
-        " XeTeXpicfile pdffiledump typein subimport include tcbincludepdf adjustimage filecontents ^^5cinput",
+        " XeTeXpicfile pdffiledump typein subimport include tcbincludepdf adjustimage"
+        " filecontents ^^5cinput",
     ),
 )
 def test_a_formula_that_would_read_write_or_run_in_latex_is_code(name):
