@@ -8,7 +8,7 @@ import ipykernel
 import pytest
 
 from tests.support.kernels.cells import AGENTS, outputs, scripted
-from tests.support.kernels.driver import Kernel
+from tests.support.kernels.driver import LIMIT, Kernel
 from tests.support.needs import not_tested
 
 VIEW = "application/vnd.jupyter.widget-view+json"
@@ -242,6 +242,49 @@ def test_a_forged_answer_is_none(kernel: Kernel) -> None:
     outcome = kernel.run(AGENT, on_message=forge, **NOTEBOOK)
     assert outcome.tool("python")["status"] == "denied"
     assert "says: not this" in kernel.value(f"{outputs()}[0]")
+
+
+@pytest.mark.parametrize("drawn", [True, False], ids=["drawn", "not drawn"])
+def test_a_page_that_closes_a_question_takes_it_from_no_other(kernel: Kernel, drawn: bool) -> None:
+    _prepare(kernel, CODE, DONE)
+    page, closed = Page(kernel, draws=drawn), []
+
+    def close_and_click(message: dict[str, Any]) -> None:
+        page(message)
+        if page.drawn and not closed:
+            closed.extend(page.drawn)
+            client = kernel.client
+            content = {"comm_id": closed[0], "data": {}}
+            client.shell_channel.send(client.session.msg("comm_close", content))
+            page.click(closed[0], _click("approve"))
+
+    outcome = kernel.run(AGENT, on_message=close_and_click, **NOTEBOOK)
+    assert outcome.tool("python")["status"] == "completed"
+    assert outcome.prompts == []
+    assert set(page.drawn) <= set(page.closed), "and the others are told when it ends"
+
+
+def test_of_the_answers_of_two_pages_the_first_counts(kernel: Kernel) -> None:
+    _prepare(kernel, "Call('python', {'code': 'times = globals().get(\"times\", 0) + 1'})", DONE)
+    page, other = Page(kernel), kernel.manager.blocking_client()
+    other.start_channels()
+    other.wait_for_ready(timeout=LIMIT)
+    sent: list[str] = []
+
+    def click_in_both(message: dict[str, Any]) -> None:
+        page(message)
+        if page.drawn and not sent:
+            (sent[:],) = [page.drawn]
+            for _ in range(20):
+                page.click(sent[0], _click("approve"))
+                answer = {"type": "answer", "id": page.states[sent[0]]["question_id"]}
+                data = {"method": "custom", "content": {**answer, "decision": "approve"}}
+                content = {"comm_id": sent[0], "data": data}
+                other.shell_channel.send(other.session.msg("comm_msg", content))
+
+    kernel.run(AGENT, on_message=click_in_both, **NOTEBOOK)
+    other.stop_channels()
+    assert kernel.value("times") == "1"
 
 
 def test_a_changed_text_is_what_runs(kernel: Kernel) -> None:

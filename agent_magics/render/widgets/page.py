@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import anywidget
 import traitlets
+from comm import get_comm_manager
 
 _STATIC: Final = Path(__file__).parent / "static"
 
@@ -26,6 +27,12 @@ class PageWidget(anywidget.AnyWidget):
         # Else the shell draws all figures there are after each message, also on another thread
         # while code is still drawing.
         self.comm.handle_msg = self._handle_msg
+        self.comm.on_close(self._stay_open)
+
+    def _stay_open(self, _message: object) -> None:
+        """Stay connected though a page has closed its model: others show the same one."""
+        self.comm._closed = False
+        get_comm_manager().register_comm(self.comm)
 
     def set_state(self, sync_data: object) -> None:
         """Ignore a state that the page sends: what is asked, and which answers there are, is the
