@@ -277,6 +277,19 @@ def test_a_tool_of_the_page_is_offered_while_it_is_open(kernel: Kernel) -> None:
     assert "pick_point" in second and "point of" not in second
 
 
+@pytest.mark.parametrize("name", ["", "no name", "x" * 65])
+def test_a_tool_of_the_page_that_cannot_be_one_is_left_out_and_told(
+    kernel: Kernel, name: str
+) -> None:
+    tools = [{"name": each, "description": "", "inputSchema": {}} for each in (name, "pick_point")]
+    kernel.run(scripted("Call('pick_point', {'chart': 'sales'})", DONE))
+    with LabPage(kernel, tools=tools) as page:
+        outcome = kernel.run("%%agent --approval never\nGo.\n", on_message=page, **NOTEBOOK)
+    assert outcome.status == "ok", outcome.text
+    assert eval(kernel.value(outputs())) == ["point of sales"]
+    assert "Left out: 1 tool of other extensions of the page." in outcome.text
+
+
 def test_pages_are_told_when_the_extension_is_loaded_anew(kernel: Kernel) -> None:
     with LabPage(kernel) as page:
         kernel.run("%reload_ext agent_magics", on_message=page)

@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from weakref import WeakKeyDictionary
 
 from agent_magics.app import Agent
-from agent_magics.kernel.lab.link import LabLink
+from agent_magics.kernel.lab.link import Data, LabLink
+from agent_magics.protocol.errors import FatalError, short_message
 from agent_magics.protocol.items import ContentPart, InputImage, InputText
 from agent_magics.protocol.ops import DynamicToolResponse
 from agent_magics.protocol.tools import DynamicToolSpec
+from agent_magics.text.brief import number_of
 
 
 class PageTools:
@@ -19,25 +21,31 @@ class PageTools:
 
     def __init__(self, link: LabLink) -> None:
         self._link = link
-        self._given: WeakKeyDictionary[Agent, dict[str, DynamicToolSpec]] = WeakKeyDictionary()
+        self._given: WeakKeyDictionary[Agent, dict[str, Data]] = WeakKeyDictionary()
 
-    def give(self, agent: Agent) -> None:
+    def give(self, agent: Agent) -> list[str]:
         """Register the offered tools with an agent, and remove those no longer offered.
 
-        Raises:
-            FatalError: one is not usable as a tool, or its name is taken.
+        Returns:
+            a note where some are left out, since they are not usable or their names are taken.
         """
-        offered = {name: _spec_of(tool) for name, tool in self._link.tools().items()}
+        offered = self._link.tools()
         given = self._given.setdefault(agent, {})
-        if given == offered:
-            return
-        for name in [name for name, spec in given.items() if offered.get(name) != spec]:
+        for name in [name for name, tool in given.items() if offered.get(name) != tool]:
             agent.session.registrations.remove(name)
             del given[name]
-        for name, spec in offered.items():
-            if name not in given:
-                agent.register(spec)
-                given[name] = spec
+        left_out: list[str] = []
+        for name in [name for name in offered if name not in given]:
+            try:
+                agent.register(_spec_of(offered[name]))
+            except FatalError as error:
+                left_out.append(short_message(error))
+            else:
+                given[name] = offered[name]
+        if not left_out:
+            return []
+        tools = number_of(len(left_out), "tool")
+        return [f"Left out: {tools} of other extensions of the page. {min(left_out)}."]
 
 
 def _spec_of(tool: Mapping[str, object]) -> DynamicToolSpec:

@@ -59,7 +59,7 @@ class CellReader:
     def turn(
         self, agent: Agent, options: Namespace, prompt: str | None = None
     ) -> tuple[TurnConfig, list[str]]:
-        """Return the configuration of a cell's turn, and notes about its recording.
+        """Return the configuration of a cell's turn, and notes about its recording and tools.
 
         Args:
             agent: the agent that runs.
@@ -77,7 +77,7 @@ class CellReader:
                 replay, (record, note) = None, take
                 notes = [note]
         namespace = self._shell.user_ns
-        self._page_tools.give(agent)
+        notes = [*notes, *self._page_tools.give(agent)]
         named = self._with_notebook(_split_at_commas(options.tools) or self._settings.tools)
         turn_config = agent.turn_config(
             tools=named if options.tools else [*named, *own_tools(namespace)],
