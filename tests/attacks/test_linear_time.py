@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from agent_magics.delegation.files import parse_type
+from agent_magics.engine.channels.redaction import redact_text
 from agent_magics.engine.results.structured import json_in
 from agent_magics.exec.protected import git_changes
 from agent_magics.files.git.settings import settings_in
@@ -35,6 +36,7 @@ from agent_magics.tools.structure.notebooks import _MAGIC_LINE
 # Seconds of the processor. In linear time each row takes some milliseconds; before, 4 s or more.
 MOST = 1.0
 N = 100_000
+KEY = "sk-0123456789abcdefghij"
 
 
 def git_config(text):
@@ -113,6 +115,7 @@ ROWS = {
     "open fences of an answer": (json_in, "```\n" * N),
     "a word in a log record": (lambda text: sdk._ADDRESS.sub("", text), "a" * N),
     "blanks in front matter": (front_matter, f"a{' ' * N}b"),
+    "backslashes that a command prints": (lambda text: redact_text((KEY,), text), "\\" * N),
     "a word as an agent's budget": (agent_file, "a" * N),
     "blanks in an agent's budget": (agent_file, f"tokens{' ' * N}"),
 }

@@ -101,7 +101,8 @@ def _apart(secret: str) -> re.Pattern[str]:
 @lru_cache(maxsize=64)
 def _escaped(secret: str) -> re.Pattern[str]:
     """Return a pattern of a secret in text, in JSON, and in JSON within JSON."""
-    return re.compile("".join(map(_forms, secret)))
+    # Of many backslashes it begins at the first, else each would be looked at once for each.
+    return re.compile(r"(?!(?<=\\)\\)" + "".join(map(_forms, secret)))
 
 
 def _forms(character: str) -> str:
