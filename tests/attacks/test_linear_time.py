@@ -23,7 +23,7 @@ from agent_magics.kernel.live.namespace import interpolate
 from agent_magics.mcp.client.schemas import endless_reference
 from agent_magics.models import sdk
 from agent_magics.project.front_matter import split_front_matter
-from agent_magics.protocol.errors import AgentMagicsError
+from agent_magics.protocol.errors import AgentMagicsError, FatalError
 from agent_magics.rows.prompts import Template
 from agent_magics.symbols import edits
 from agent_magics.symbols.servers import framing
@@ -116,6 +116,7 @@ ROWS = {
     "a word in a log record": (lambda text: sdk._ADDRESS.sub("", text), "a" * N),
     "blanks in front matter": (front_matter, f"a{' ' * N}b"),
     "backslashes that a command prints": (lambda text: redact_text((KEY,), text), "\\" * N),
+    "beginnings of tokens in an error": (lambda text: str(FatalError(text)), "eyJ-" * (N // 4)),
     "a word as an agent's budget": (agent_file, "a" * N),
     "blanks in an agent's budget": (agent_file, f"tokens{' ' * N}"),
 }
