@@ -45,7 +45,7 @@ KEY_SHAPES = "|".join(
         r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",
         r"\bAIza[\w-]{35}",
         r"\bhf_[A-Za-z0-9]{30,}",
-        # A JSON web token; its first part is bounded, since each "eyJ" of a long word may begin one.
+        # A JSON web token; its first part is bounded: each "eyJ" of a long word may begin one.
         r"\beyJ[\w-]{10,2000}\.eyJ[\w-]{10,}\.[\w-]{10,}",
     )
 )

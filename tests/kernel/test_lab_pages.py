@@ -288,6 +288,7 @@ def test_a_tool_of_the_page_that_cannot_be_one_is_left_out_and_told(
     assert outcome.status == "ok", outcome.text
     assert eval(kernel.value(outputs())) == ["point of sales"]
     assert "Left out: 1 tool of other extensions of the page." in outcome.text
+    assert "sets another one).\n" in outcome.text
 
 
 def test_pages_are_told_when_the_extension_is_loaded_anew(kernel: Kernel) -> None:

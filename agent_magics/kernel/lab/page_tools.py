@@ -5,7 +5,7 @@ from weakref import WeakKeyDictionary
 
 from agent_magics.app import Agent
 from agent_magics.kernel.lab.link import Data, LabLink
-from agent_magics.protocol.errors import FatalError, short_message
+from agent_magics.protocol.errors import FatalError, clause
 from agent_magics.protocol.items import ContentPart, InputImage, InputText
 from agent_magics.protocol.ops import DynamicToolResponse
 from agent_magics.protocol.tools import DynamicToolSpec
@@ -27,25 +27,25 @@ class PageTools:
         """Register the offered tools with an agent, and remove those no longer offered.
 
         Returns:
-            a note where some are left out, since they are not usable or their names are taken.
+            A note where some are left out, since they are not usable or their names are taken.
         """
         offered = self._link.tools()
         given = self._given.setdefault(agent, {})
         for name in [name for name, tool in given.items() if offered.get(name) != tool]:
             agent.session.registrations.remove(name)
             del given[name]
-        left_out: list[str] = []
+        refusals = list[FatalError]()
         for name in [name for name in offered if name not in given]:
             try:
                 agent.register(_spec_of(offered[name]))
             except FatalError as error:
-                left_out.append(short_message(error))
+                refusals.append(error)
             else:
                 given[name] = offered[name]
-        if not left_out:
+        if not refusals:
             return []
-        tools = number_of(len(left_out), "tool")
-        return [f"Left out: {tools} of other extensions of the page. {min(left_out)}."]
+        tools = number_of(len(refusals), "tool")
+        return [f"Left out: {tools} of other extensions of the page. {clause(refusals[0])}."]
 
 
 def _spec_of(tool: Mapping[str, object]) -> DynamicToolSpec:
