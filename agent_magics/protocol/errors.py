@@ -11,8 +11,8 @@ A bug is none of these: it propagates. ``asyncio.CancelledError`` is always re-r
 Law: a sentence ends in one full stop. What another has written stands in ours as a `clause`.
 """
 
+import os
 import re
-import sysconfig
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from agent_magics.text.secrets import KEY_SHAPES
 
 _MOST_TOLD = 10_000  # characters of an error
 # What is no person's code: ours, Python's, and packages, which a home and a system have too.
-_OURS, _PYTHONS = Path(__file__).parents[1], Path(sysconfig.get_path("stdlib"))
+_OURS, _PYTHONS = Path(__file__).parents[1], Path(os.__file__).parent
 _PACKAGES = {"site-packages", "dist-packages"}
 
 
