@@ -21,7 +21,7 @@ from pathlib import Path
 from agent_magics.text.invisible import clean_text
 from agent_magics.text.secrets import KEY_SHAPES
 
-_MOST_TOLD = 10_000  # characters of an error
+_MOST_TOLD, _MOST_STEPS = 10_000, 100  # characters of an error, and calls on the way to it
 # What is no person's code: ours, Python's, and packages, which a home and a system have too.
 _OURS, _PYTHONS = Path(__file__).parents[1], Path(os.__file__).parent
 _PACKAGES = {"site-packages", "dist-packages"}
@@ -66,7 +66,7 @@ def clause(said: object) -> str:
 
 def _own_lines(error: BaseException) -> Iterator[str]:
     """Yield the lines of the person's own code on the way to an error."""
-    for step in traceback.extract_tb(error.__traceback__):
+    for step in traceback.extract_tb(error.__traceback__, -_MOST_STEPS):
         path = Path(step.filename)
         if (
             path.is_relative_to(_OURS)
@@ -80,8 +80,10 @@ def _own_lines(error: BaseException) -> Iterator[str]:
 
 
 def _led_to(error: BaseException) -> BaseException | None:
-    """Return the error of which another one is told, as Python does."""
-    return error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    """Return the error that led to this one, as Python's tracebacks have it; None for none."""
+    if error.__cause__ is not None or error.__suppress_context__:
+        return error.__cause__
+    return error.__context__
 
 
 def _type_name(said: object) -> str:

@@ -149,6 +149,11 @@ def test_ipython_shows_also_what_led_to_an_error(case):
     assert raised(code, place) == told
 
 
+def test_of_a_recursion_ipython_shows_the_last_calls():
+    code = "def down(n):\n    if n:\n        down(n - 1)\n    raise FatalError('No.')\ndown(500)"
+    assert len(raised(code, "cell.py")) < 102
+
+
 def test_full_stops_are_taken_off_in_one_place():
     package = Path(agent_magics.__file__).parent
     found = [
