@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from agent_magics.kernel.lab.link import MOST_PAGES
 from tests.support.kernels.cells import GATE, outputs, scripted
 from tests.support.kernels.driver import LIMIT, Kernel
 
@@ -289,6 +290,16 @@ def test_a_tool_of_the_page_that_cannot_be_one_is_left_out_and_told(
     assert eval(kernel.value(outputs())) == ["point of sales"]
     assert "Left out: 1 tool of other extensions of the page." in outcome.text
     assert "sets another one).\n" in outcome.text
+
+
+def test_of_a_flood_of_pages_the_newest_are_told(kernel: Kernel) -> None:
+    pages = [LabPage(kernel) for _ in range(3 * MOST_PAGES)]
+    for page in pages:
+        page.knock()
+    with pages[-1]:
+        assert kernel.value(f"len({HOST}.lab.pages)") == str(MOST_PAGES)
+    for page in pages[-MOST_PAGES:]:
+        page.__exit__()
 
 
 def test_pages_are_told_when_the_extension_is_loaded_anew(kernel: Kernel) -> None:

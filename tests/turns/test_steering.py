@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_magics import Agent, Call, FatalError, ScriptedModel, tool
+from agent_magics.engine.channels.additions import MOST_CHARACTERS, MOST_WAITING
 from agent_magics.engine.turns.loop import STEERED
 from agent_magics.protocol.events import (
     PromptAdded,
@@ -200,6 +201,29 @@ def test_with_nothing_at_work_it_is_one_sentence(add: Any) -> None:
     with pytest.raises(FatalError, match=r"^Agent 'default' is not at work on a prompt, .*\.$"):
         add(agent, MARCH)
     assert agent.queued == ()
+
+
+@pytest.mark.parametrize("add", ["steer", "queue"])
+@pytest.mark.parametrize(("size", "taken"), [(1, MOST_WAITING), (MOST_CHARACTERS // 4, 4)])
+def test_of_a_flood_only_so_much_waits_and_the_rest_is_refused(
+    add: str, size: int, taken: int
+) -> None:
+    """Each addition records and shows all that waits."""
+    refusals: list[str] = []
+
+    @tool
+    def flood() -> str:
+        """Say very much."""
+        for _ in range(taken + 3):
+            try:
+                getattr(agent, add)("x" * size)
+            except FatalError as error:
+                refusals.append(str(error))
+        return "said"
+
+    agent = scripted(Call("flood"), "Heard.", tools=[flood], max_turns=2)
+    agent.run_sync("Go.")
+    assert len(refusals) == 3 and f"{taken} messages wait for agent" in refusals[0]
 
 
 def test_a_call_by_hand_takes_no_words() -> None:

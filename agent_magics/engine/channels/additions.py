@@ -12,6 +12,10 @@ from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import PromptsQueued, QueuedPrompt
 from agent_magics.protocol.items import Content, UserMessage, text_of
 from agent_magics.protocol.records import AdditionsWaiting, Entry
+from agent_magics.text.brief import number_of
+
+# Of what waits; the record and the pages get all of it again with each addition.
+MOST_WAITING, MOST_CHARACTERS = 200, 1_000_000
 
 
 class Additions:
@@ -51,7 +55,7 @@ class Additions:
             turn_id: the turn of the prompt; "" means the running one.
 
         Raises:
-            FatalError: no such prompt is running.
+            FatalError: no such prompt is running, or too much waits already.
         """
         with self._lock:
             self._check(turn_id)
@@ -69,7 +73,7 @@ class Additions:
             turn_id: the turn of the running prompt; "" means any.
 
         Raises:
-            FatalError: no such prompt is running.
+            FatalError: no such prompt is running, or too much waits already.
         """
         with self._lock:
             self._check(turn_id)
@@ -139,11 +143,20 @@ class Additions:
             )
         if turn_id not in ("", self._turn_id):
             raise FatalError(f"The turn under way is {self._turn_id!r}.")
+        waiting = self._waiting
+        if len(waiting) >= MOST_WAITING or sum(map(len, waiting)) >= MOST_CHARACTERS:
+            raise FatalError(
+                f"{number_of(len(waiting), 'message')} wait for agent {self._agent!r} already, as "
+                "many as may; add more when the model has got some."
+            )
+
+    @property
+    def _waiting(self) -> tuple[str, ...]:
+        return (*self.words, *(each.text for each in self.prompts))
 
     def _record(self) -> None:
         """Record what waits; what the model gets later is recorded with the history."""
-        texts = (*self.words, *(each.text for each in self.prompts))
-        self._keep(AdditionsWaiting(turn_id=self._turn_id, texts=texts))
+        self._keep(AdditionsWaiting(turn_id=self._turn_id, texts=self._waiting))
 
     def _emit_queue(self) -> None:
         if self._emit is not None:

@@ -32,6 +32,8 @@ _CLOSED: Data = {
     "items": [{"type": "input_text", "text": "The page that offers this was closed."}],
 }
 
+# Pages that are told; of one that crashed nobody hears that it has left.
+MOST_PAGES = 50
 # Ended cells whose outputs are kept for pages that were away.
 MOST_KEPT = 20
 # Seconds for which a page watches; it says so again each minute, unless it has crashed.
@@ -204,6 +206,8 @@ class LabLink:
         page = Page(self._kernel, comm_id, hello)
         self._pages.pop(page.inbox, None)  # so that the newest comes last
         self._pages[page.inbox] = page
+        if len(self._pages) > MOST_PAGES:
+            self.drop(next(iter(self._pages.values())))
         page.say("welcome", comm=comm_id)
         if page.is_watcher:
             return page
