@@ -40,7 +40,7 @@ KEY = "sk-0123456789abcdefghij"
 
 
 def git_config(text):
-    return git_changes._RUNS_PROGRAMS.search(text)
+    return any(git_changes._runs_program(*each) for each in settings_in(text))
 
 
 def front_matter(value):
@@ -91,7 +91,7 @@ ROWS = {
     "git configuration: blanks": (git_config, f"[{' ' * N}x"),
     "git configuration: a word": (git_config, "a-" * N),
     "git configuration: ends of sections": (git_config, "] " * N),
-    "git configuration: folders": (git_changes._WORKTREE.findall, f"]worktree ={' ' * N}" * 2),
+    "git configuration: folders": (git_config, f"[a]worktree ={' ' * N}" * 2),
     "git configuration: names of files": (lambda text: list(settings_in(text)), f"[{'a' * N}" * 2),
     "a rename in one long line": (rename_in_one_line, "x;" * (N // 2)),
     "names that an edit could lose": (lost_names, many_symbols()),
@@ -137,7 +137,10 @@ def test_a_hostile_text_holds_nobody_up(name):
         ("[core]\n\tfsmonitor = ./x", True),
         ("[core] fsmonitor=./x", True),
         ("\ufeff[include]\npath = x", True),
-        ('[a "b]"] [include]', True),
+        ('[a "b]"] [include] path = x', True),
+        ("[core]\nfsmonitor", True),
+        ("[core]\n\tpager = a\\\nb", True),
+        ("[core]\n\tx = a\\\npager = b", False),
         ("[pager]\nlog = ./x", True),
         ('[merge "x"]\ndriver = ./x', True),
         ('[difftool "x"]\ncmd = ./x', True),

@@ -3,12 +3,14 @@
 import os
 import re
 import stat
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from itertools import chain, starmap
 
 from agent_magics.exec.protected.git_places import git_parts
 from agent_magics.exec.protected.snapshot import SnapshotEntry, take
 from agent_magics.files.beneath import is_below, real_path
 from agent_magics.files.git.repositories import git_folders, is_named_for_git
+from agent_magics.files.git.settings import settings_in
 from agent_magics.files.plain_files import NotPlain, read_plain
 
 # What in a repository's configuration makes git run a program, or read more configuration.
@@ -20,17 +22,7 @@ _KEYS = "|".join(
         *("tunnel", "smtpserver", "path", "httpd", "modulepath", "vcs", "allow"),
     )
 )
-_RUNS_PROGRAMS = re.compile(
-    rf"""(?imx)
-    (?: ^ | \] ) \ufeff?+ [^\S\n]*+  # at the start of a line, or in the line of its section
-    (?: \[ [^\S\n]*+ (?: include | includeif | alias | pager ) \b
-      | (?: {_KEYS} ) [^\S\n]*+ =
-      | update [^\S\n]*+ = [^\S\n]*+ "?+ !  # of a submodule, by a command
-    )"""
-)
-_WORKTREE = re.compile(
-    r'(?im)(?:^|\])\ufeff?+[^\S\n]*+worktree[^\S\n]*+=[^\S\n]*+(?:"([^"\n\0]*+)|([^#;\n\0]*+))'
-)
+_RUNS_PROGRAMS = re.compile(rf"(?s)(?:include|includeif|alias|pager)\..*|.*\.(?:{_KEYS})")
 _EXEC = re.compile(r"[ \t]*(?:exec|x)[ \t]")
 
 
@@ -49,11 +41,9 @@ def makes_git_run(path: str, was: SnapshotEntry | None, is_now: SnapshotEntry | 
         # No file, or too large: git waits for it, or reads what is not read here.
         if is_now.content is None or not stat.S_ISREG(is_now.mode):
             return True
-        new = is_now.content.splitlines()
-        old = set((was.content or b"").splitlines()) if was is not None else set()
-        added = b"\n".join(line for line in new if line not in old)
-        text = added.decode("utf-8", "replace")
-        return bool(_RUNS_PROGRAMS.search(text) or _WORKTREE.search(text))
+        old = set(_settings_in(was.content or b"")) if was is not None else set()
+        added = [each for each in _settings_in(is_now.content) if each not in old]
+        return any(name == "core.worktree" or _runs_program(name, value) for name, value in added)
     if name in ("commondir", "gitdir"):  # hooks and settings are elsewhere
         return True
     return name == "hooks" or "/hooks/" in f"{folder}/" or is_named_for_git(path)
@@ -83,19 +73,29 @@ def what_git_would_run(
     files = {path: entry.content for path, entry in found.items() if not stat.S_ISDIR(entry.mode)}
     if None in files.values():
         return "its settings are no files, or too large to be looked at; look at them first"
-    texts = {path: (text or b"").decode("utf-8", "replace") for path, text in files.items()}
-    if any(map(_RUNS_PROGRAMS.search, texts.values())):
+    settings = {path: list(_settings_in(content or b"")) for path, content in files.items()}
+    if any(starmap(_runs_program, chain.from_iterable(settings.values()))):
         return "its configuration makes git run programs; look at it first"
-    if not all(is_below(_worktree(path, text), roots) for path, text in texts.items()):
+    if not all(is_below(_worktree(path, each), roots) for path, each in settings.items()):
         return "its configuration makes git change files elsewhere; look at it first"
     return ""
 
 
-def _worktree(config: str, text: str) -> str:
-    """Return the folder whose files git would change by a configuration."""
+def _settings_in(content: bytes) -> Iterator[tuple[str, str]]:
+    return settings_in(os.fsdecode(content))
+
+
+def _runs_program(name: str, value: str) -> bool:
+    """Tell whether a setting makes git run a program, or read more settings."""
+    of_submodule = name.endswith(".update") and value.startswith("!")
+    return of_submodule or _RUNS_PROGRAMS.fullmatch(name) is not None
+
+
+def _worktree(config: str, settings: Sequence[tuple[str, str]]) -> str:
+    """Return the folder whose files git would change by the settings of a file."""
     folder = os.path.dirname(config)
-    named = [first or second for first, second in _WORKTREE.findall(text)]
-    return real_path(os.path.join(folder, named[-1].strip())) if named else folder
+    named = [value for name, value in settings if name == "core.worktree"]
+    return real_path(os.path.join(folder, named[-1])) if named else folder
 
 
 def what_a_rebase_runs(place: str) -> frozenset[str]:
