@@ -179,6 +179,9 @@ class FatalError(AgentMagicsError):
     def __str__(self) -> str:
         return re.sub(KEY_SHAPES, "[API key]", super().__str__())
 
+    def __repr__(self) -> str:  # which a cell shows whose last line is the error
+        return f"{_type_name(self)}({str(self)!r})"
+
 
 class TurnAbort(AgentMagicsError):
     """The person or a hook ends the turn now; the message says who and why."""
