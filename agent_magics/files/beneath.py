@@ -180,7 +180,7 @@ def take_over(descriptor: int, name: str, folder: int) -> None:
         status = os.fstat(old)
         if not stat.S_ISREG(status.st_mode):
             return
-        with suppress(PermissionError):  # only root may change a file's owner
+        with suppress(OSError):  # only root may set an owner, and in a container not any
             os.fchown(descriptor, status.st_uid, status.st_gid)
         # The list of rights first: a file may have no room for all.
         for attribute in sorted(os.listxattr(old)) if sys.platform == "linux" else ():
