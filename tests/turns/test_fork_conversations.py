@@ -77,7 +77,7 @@ def test_a_fork_of_a_fork_outlives_its_parents_and_takes_no_copies():
 def test_a_turn_that_is_not_there_is_one_sentence():
     with grown("one") as agent:
         for turn in (-1, 2):
-            with pytest.raises(FatalError, match="1 turns of this conversation have ended"):
+            with pytest.raises(FatalError, match="has 1 ended turn; there is no turn"):
                 agent.fork(turn)
 
 

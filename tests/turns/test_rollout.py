@@ -232,7 +232,7 @@ def test_a_key_in_an_error_is_taken_out(folder):
             pass
 
     result = Agent(Refusing(), [], api_key=KEY).run_sync("Go")
-    assert result.error == "The key [redacted] is wrong."
+    assert result.error == "The key [API key] is wrong."
 
 
 def test_a_key_in_a_traceback_is_not_logged(caplog: pytest.LogCaptureFixture):
