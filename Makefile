@@ -69,8 +69,8 @@ test-fast: $(VENV)/test.stamp labextension  ## Run in a minute and a half what n
 	@$(PYTEST) $(FAST) $(PYTEST_ARGS)
 
 .PHONY: test-long
-test-long: $(VENV)/test.stamp labextension kernels $(SERVERS)  ## Run what is long by nature: random kills, soaks, matrices, more random examples, other versions, Binder.
-	@$(PYTEST) --dist worksteal -m "long or hypothesis" --hypothesis-profile long tests $(PYTEST_ARGS)
+test-long: $(VENV)/test.stamp labextension kernels $(SERVERS)  ## Run what is long by nature: random kills, soaks, matrices, other versions, Binder.
+	@$(PYTEST) --dist worksteal -m long tests $(PYTEST_ARGS)
 
 .PHONY: test-changed
 test-changed: $(VENV)/test.stamp labextension  ## Run the tests of what has changed since main.

@@ -19,9 +19,8 @@ pytest_plugins = [
     "tests.support.kernels.notebooks",
 ]
 
-# How long one example takes says something about the machine only. `make test-long` takes more.
-hypothesis.settings.register_profile("tests", deadline=None, max_examples=50)
-hypothesis.settings.register_profile("long", deadline=None, max_examples=100)
+# How long one example takes says something about the machine only.
+hypothesis.settings.register_profile("tests", hypothesis.settings(deadline=None))
 hypothesis.settings.load_profile("tests")
 
 # Tests never write to the home of whoever runs them, and never use their key.
