@@ -1,12 +1,14 @@
 """Imports the openai package when it is needed, and names the errors of its HTTP transport."""
 
 import asyncio
+import gc
 import logging
 import os
 import re
 import threading
 import weakref
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import Any
 
@@ -32,13 +34,28 @@ def loaded_openai() -> ModuleType | None:
 def load_openai() -> ModuleType:
     """Import the openai package (about half a second the first time); callable from any thread."""
     global _openai
-    import httpcore2  # noqa: F401, PLC0415 - else its client does when it is made, on the loop
-    import openai  # noqa: PLC0415 - heavy, and not needed before the first request
+    with _uncollected():
+        import httpcore2  # noqa: F401, PLC0415 - else its client does when it is made, on the loop
+        import openai  # noqa: PLC0415 - heavy, and not needed before the first request
 
     _openai = openai
     for name in _LOGGERS:
         logging.getLogger(name).addFilter(hide_keys)  # a second time changes nothing
     return openai
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Collect no garbage meanwhile: an import makes hundreds of thousands of objects that last, at
+    which each collection would look anew.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def hide_keys(record: logging.LogRecord) -> bool:
