@@ -46,7 +46,7 @@ def read_settings(path: Path, what: str, *, links: bool) -> bytes | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise FatalError(f"The {what} in {path} cannot be read: {error.strerror}.") from None
+        raise FatalError(f"The {what} in {path} cannot be read: {clause(error)}.") from None
 
 
 def decode(data: bytes, path: Path) -> str:

@@ -22,7 +22,7 @@ from agent_magics.exec.launcher.wire import (
 from agent_magics.exec.launcher_process import ANSWER_LIMIT
 from agent_magics.exec.process import Channels
 from agent_magics.exec.pump import SUPERVISOR_GONE
-from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.errors import RespondToModel, clause
 
 _WORD_LIMIT = 5.0  # seconds from the beginning of a supervisor's message to its end
 _MOST_REQUEST = 32 << 20  # bytes of a command with its environment; Linux takes 6 MiB at most
@@ -83,7 +83,7 @@ def make_channels(
                 streams = _make_pipes(channels, stdin, sent_ends)
             failing.pop_all()
     except OSError as error:
-        raise RespondToModel(f"The command could not be started: {error.strerror}.") from None
+        raise RespondToModel(f"The command could not be started: {clause(error)}.") from None
     return channels, [sent_control.fileno(), folder, *streams]
 
 

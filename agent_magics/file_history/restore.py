@@ -266,7 +266,7 @@ def plan(
                 continue
             now, stamp = ABSENT, ()
         except OSError as error:
-            restore.obstacles.append(Conflict(change, f"it cannot be read ({error.strerror})"))
+            restore.obstacles.append(Conflict(change, f"it cannot be read ({clause(error)})"))
             continue
         if now == change.before:
             continue

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from agent_magics.files.beneath import folder_of
 from agent_magics.files.plain_files import read_with_status
+from agent_magics.protocol.errors import clause
 
 # Limit in bytes of a stored file; most files that people write are far smaller.
 MOST_FILE = 8 * 1024 * 1024
@@ -209,7 +210,7 @@ def look_in(
     try:
         content, status = read_with_status(name, MOST_FILE, folder=folder)
     except OSError as error:
-        return unkept(status, f"not readable ({error.strerror})")
+        return unkept(status, f"not readable ({clause(error)})")
     digest = digest_of(content)
     if not keep(digest, content):
         return unkept(status, "no room is left for copies")

@@ -23,7 +23,7 @@ from agent_magics.files.secret_places import (
     secret_inodes,
 )
 from agent_magics.files.survey import survey
-from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.errors import RespondToModel, clause
 from agent_magics.text.brief import brief_line
 
 _DOTTED = "|".join(re.escape(place[1:]) for place in REASON_OF if place[0] == ".")
@@ -68,7 +68,7 @@ def _looked_up(path: Path) -> Path:
     try:
         real.is_symlink()  # which passes over what is missing
     except OSError as error:
-        raise RespondToModel(f"{brief_line(str(path), _SHOWN)}: {error.strerror}.") from None
+        raise RespondToModel(f"{brief_line(str(path), _SHOWN)}: {clause(error)}.") from None
     return real
 
 
@@ -76,7 +76,7 @@ def _real(path: str | os.PathLike[str]) -> str:
     try:
         return real_path(path)
     except PathChanged as error:
-        raise RespondToModel(f"{path} {error.strerror}; call again when it is at rest.") from None
+        raise RespondToModel(f"{path} {clause(error)}; call again when it is at rest.") from None
 
 
 def entry_path(path: str, cwd: Path) -> Path:

@@ -170,7 +170,7 @@ def read_state(name: str, path: Path) -> FileState | None:
     except ValueError as error:
         raise RespondToModel(f"{name} cannot be patched: {short_message(error)}") from None
     except OSError as error:
-        raise RespondToModel(f"{name} cannot be read: {error.strerror}") from None
+        raise RespondToModel(f"{name} cannot be read: {clause(error)}") from None
 
 
 def read_link(name: str, path: Path) -> FileState | None:
@@ -188,7 +188,7 @@ def read_link(name: str, path: Path) -> FileState | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise RespondToModel(f"{name} cannot be looked at: {error.strerror}") from None
+        raise RespondToModel(f"{name} cannot be looked at: {clause(error)}") from None
     return FileState(TextFile((leads_to,), terminated=False), status, path)
 
 
@@ -207,7 +207,7 @@ def _status(name: str, path: Path, *, is_link: bool = False) -> os.stat_result |
     except NotADirectoryError:
         raise RespondToModel(f"{name}: a part of its path is a file, not a folder") from None
     except OSError as error:
-        raise RespondToModel(f"{name} cannot be looked at: {error.strerror}") from None
+        raise RespondToModel(f"{name} cannot be looked at: {clause(error)}") from None
 
 
 def _status_in(

@@ -14,6 +14,7 @@ from agent_magics.files.paths import printable
 from agent_magics.files.plain_files import MOST_BYTES, NotPlain
 from agent_magics.project.root import REPOSITORY, folders_down
 from agent_magics.project.texts import read_file
+from agent_magics.protocol.errors import clause
 from agent_magics.text.invisible import clean_text
 
 # The first that a folder has is read. https://agents.md names the one, Claude Code reads the other.
@@ -97,9 +98,9 @@ def _read_first(folder: Path, root: Path, most: int) -> list[tuple[InstructionFi
         except FileNotFoundError:
             continue
         except OSError as error:
-            reason = error.strerror if isinstance(error, NotPlain) else "it cannot be opened"
+            reason = clause(error) if isinstance(error, NotPlain) else "it cannot be opened"
             shown = _shown(path, root)
-            problem = problem or [(InstructionFile(shown, problem=str(reason)), 0)]
+            problem = problem or [(InstructionFile(shown, problem=reason), 0)]
             continue
         taken = data[:most]
         text, shown = _text_of(taken), _shown(path, root)

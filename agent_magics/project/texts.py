@@ -16,6 +16,7 @@ from pathlib import Path
 from agent_magics.files.beneath import PathChanged, closing_descriptor, open_folder
 from agent_magics.files.paths import is_second_name, printable
 from agent_magics.files.plain_files import NotPlain, read_with_status
+from agent_magics.protocol.errors import clause
 from agent_magics.text.invisible import clean_text
 
 MOST_FILES, MOST_BYTES, MOST_FOLDERS_DEEP = 500, 8 << 20, 8
@@ -120,7 +121,7 @@ def reason_of(error: OSError) -> str:
     """Return why a file or folder is not read, in a few words."""
     if isinstance(error, PathChanged):
         return "a part of its path is a symbolic link"
-    return str(error.strerror) if isinstance(error, NotPlain) else "it cannot be opened"
+    return clause(error) if isinstance(error, NotPlain) else "it cannot be opened"
 
 
 def names_in(folder: int) -> list[str]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from agent_magics.files.beneath import closing_descriptor
 from agent_magics.files.locks import FileHeld, open_locked
-from agent_magics.protocol.errors import FatalError, short_message
+from agent_magics.protocol.errors import FatalError, clause, short_message
 from agent_magics.rows.job import Job
 from agent_magics.rows.store import RecordTable
 
@@ -122,7 +122,7 @@ def _held(path: Path, name: str) -> Iterator[None]:
     except FileHeld:
         raise FatalError(UNDER_WAY.format(name=name)) from None
     except OSError as error:
-        raise FatalError(f"{own} cannot be written ({error.strerror}).") from None
+        raise FatalError(f"{own} cannot be written ({clause(error)}).") from None
     with closing_descriptor(descriptor):
         try:
             yield

@@ -21,7 +21,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from agent_magics.composition.agent import ComposedAgent
 from agent_magics.engine.front_end import ServeHost
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, clause
 from agent_magics.serve.place import CallPlace
 from agent_magics.serve.protocol import MOST_CLIENTS, ToolServer
 from agent_magics.text.brief import number_of
@@ -370,7 +370,7 @@ def _listen(port: int) -> socket.socket:
         listener = socket.create_server((HOST, port), backlog=_LONGEST_QUEUE)
     except OSError as error:
         raise FatalError(
-            f"Port {port} of {HOST} cannot be used ({error.strerror}); port=0 takes a free one."
+            f"Port {port} of {HOST} cannot be used ({clause(error)}); port=0 takes a free one."
         ) from None
     # For connections too, which inherit it: asyncio sets it only where the socket names its
     # protocol. Without it the body of an answer waits 40 ms for the client to acknowledge its head.

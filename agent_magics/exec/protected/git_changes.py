@@ -12,6 +12,7 @@ from agent_magics.files.beneath import is_below, real_path
 from agent_magics.files.git.repositories import git_folders, is_named_for_git
 from agent_magics.files.git.settings import settings_in
 from agent_magics.files.plain_files import NotPlain, read_plain
+from agent_magics.protocol.errors import clause
 
 # What in a repository's configuration makes git run a program, or read more configuration.
 _KEYS = "|".join(
@@ -106,7 +107,7 @@ def what_a_rebase_runs(place: str) -> frozenset[str]:
         try:
             lines += os.fsdecode(read_plain(todo)).splitlines()
         except NotPlain as error:
-            lines.append(f"exec (unknown: {error.strerror})")
+            lines.append(f"exec (unknown: {clause(error)})")
         except OSError:  # there is no rebase
             continue
     return frozenset(line.strip() for line in lines if _EXEC.match(line))

@@ -31,6 +31,7 @@ from agent_magics.files.beneath import (
     open_folder,
 )
 from agent_magics.files.plain_files import stamp_of
+from agent_magics.protocol.errors import clause
 
 MOST_KEPT = 256 << 20  # bytes in quarantine
 MOST_FOLDERS = 1_000
@@ -261,7 +262,7 @@ def move_away(path: str, quarantine: Quarantine) -> Finding:
         with folder_of(path) as (folder, name):
             return Finding(path, "new", "moved", quarantine.take(name, folder, path))
     except OSError as error:
-        return Finding(path, "new", why=f"it could not be moved away ({error.strerror})")
+        return Finding(path, "new", why=f"it could not be moved away ({clause(error)})")
 
 
 def _restore(
@@ -281,7 +282,7 @@ def _restore(
             except OSError as error:  # a full disk, such as a command can make
                 if is_now is None:
                     raise
-                why = f"it could not be written again ({error.strerror})"
+                why = f"it could not be written again ({clause(error)})"
                 kept = quarantine.take(name, folder, path)
                 return Finding(path, change, "moved", kept, why, pending=True)
             kept = _exchange(name, made, folder, was, path, quarantine)
@@ -289,7 +290,7 @@ def _restore(
     except FileNotFoundError:
         return Finding(path, change, why="its folder is gone, so it was not restored")
     except OSError as error:
-        why = f"it could not be restored ({error.strerror})"
+        why = f"it could not be restored ({clause(error)})"
         return Finding(path, change, why=why, pending=True)
 
 

@@ -16,7 +16,7 @@ from agent_magics.files.beneath import PathChanged, open_file
 from agent_magics.files.paths import nearest_names, printable
 from agent_magics.files.text.encoding import LOST_BYTE, SNIFFED_BYTES, Encoding, detect_encoding
 from agent_magics.files.text.lines import Line, LineReader, count_lines, decoded, skip_lines
-from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.errors import RespondToModel, clause
 
 COUNTED_BYTES = 64 * 1024 * 1024  # lines are counted up to this file size
 # Length of a multi-byte character, by the upper five bits of its first byte.
@@ -122,7 +122,7 @@ def explain(
         )
     if error.errno in (errno.EACCES, errno.EPERM):
         return f"{shown} may not be read by this user."
-    return f"{shown} cannot be opened: {error.strerror}."
+    return f"{shown} cannot be opened: {clause(error)}."
 
 
 def _refuse_irregular(status: os.stat_result, shown: str) -> None:

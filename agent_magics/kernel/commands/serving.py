@@ -23,7 +23,7 @@ from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.kernel.questions.drawing import question_widget
 from agent_magics.kernel.questions.ways import CellHost
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, clause
 from agent_magics.protocol.events import ApprovalRequested, Question
 from agent_magics.protocol.ops import Answer, denied
 from agent_magics.records.places import rollout_folder
@@ -237,7 +237,7 @@ def _write_config(agent: Agent, config: dict[str, Any]) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         replace_file(path, json.dumps(config, indent=2).encode())
     except OSError as error:
-        raise FatalError(f"The token could not be written to {path}: {error.strerror}.") from None
+        raise FatalError(f"The token could not be written to {path}: {clause(error)}.") from None
     return path
 
 

@@ -7,7 +7,7 @@ from typing import Self
 from urllib.parse import parse_qs, urlsplit
 
 from agent_magics.listening import stop_listening
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, clause
 
 _LONGEST_REQUEST = 16 * 1024  # bytes of a request's first line
 _PATIENCE = 10.0  # seconds for receiving a request
@@ -49,7 +49,7 @@ class RedirectReceiver:
             )
         except OSError as error:
             raise FatalError(
-                f"The login cannot return to port {self._port} of 127.0.0.1: {error.strerror}."
+                f"The login cannot return to port {self._port} of 127.0.0.1: {clause(error)}."
             ) from None
         port = self._server.sockets[0].getsockname()[1]
         self.address = f"http://127.0.0.1:{port}/callback"

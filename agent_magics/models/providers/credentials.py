@@ -228,7 +228,7 @@ def _read() -> Mapping[str, JsonObject]:
     except FileNotFoundError:
         return {}
     except OSError as error:
-        message = f"Your keys in {path} cannot be read ({error.strerror}): mend or remove it."
+        message = f"Your keys in {path} cannot be read ({clause(error)}): mend or remove it."
         raise FatalError(message) from None
     _check_safe(found, path)
     try:

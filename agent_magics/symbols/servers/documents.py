@@ -17,7 +17,7 @@ from pathlib import Path
 from lsprotocol import types
 
 from agent_magics.files.plain_files import NotPlain, read_plain, read_with_status
-from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.errors import RespondToModel, clause
 from agent_magics.symbols.servers.connection import Connection
 from agent_magics.symbols.servers.languages import concerns, language_id
 from agent_magics.symbols.text import SourceText
@@ -251,10 +251,10 @@ def _read(path: Path) -> tuple[SourceText, _Stamp, bool]:
         data, status = read_with_status(path, MOST_BYTES)
     except NotPlain as error:
         raise RespondToModel(
-            f"{path.name} is not sent to a language server: {error.strerror}."
+            f"{path.name} is not sent to a language server: {clause(error)}."
         ) from None
     except OSError as error:
-        raise RespondToModel(f"{path} cannot be read: {error.strerror}.") from None
+        raise RespondToModel(f"{path} cannot be read: {clause(error)}.") from None
     stamp = _stamp(status)
     return _decoded(data), stamp, not _is_recent(stamp, now) and stamp == _stamp_of(path)
 

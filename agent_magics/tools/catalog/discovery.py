@@ -161,7 +161,7 @@ def _read_files(folder: Path, *, links: bool) -> list[ToolFile]:
         try:
             files.append(ToolFile(path, read_plain(path, _LARGEST, links=links)))
         except OSError as error:
-            files.append(ToolFile(path, trouble=str(error.strerror)))
+            files.append(ToolFile(path, trouble=clause(error)))
     return files
 
 

@@ -207,11 +207,11 @@ GIVEN = re.compile(rf"^( *)(?:async )?def .*\b(\w+): {KINDS}.*\n((?:\1 +.*\n|\n)
 
 
 def said_by_their_classes(code):
-    """Return the places where an error becomes text as its class likes."""
+    """Return the places where an error becomes text as its class likes, or "None"."""
     found = list[str]()
     for _, name, block in [*CAUGHT.findall(code), *GIVEN.findall(code)]:
         in_text = rf"""f["'].*\{{(?:[^{{}}()]* )?{name}(?:!\w)?\}}"""
-        said = rf"{in_text}|\b(?:str|repr)\({name}\)|\.format\(.*={name}[,)]"
+        said = rf"{in_text}|\b(?:str|repr)\({name}\)|\.format\(.*={name}[,)]|\b{name}\.strerror"
         found += re.findall(said, block)
     return found
 

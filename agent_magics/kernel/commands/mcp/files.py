@@ -14,7 +14,7 @@ from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.mcp.client.manager import McpConnectionManager
 from agent_magics.mcp.config.edit import McpFile
 from agent_magics.mcp.config.sources import GIVEN, ProjectServers, read_mcp_config, servers_of
-from agent_magics.protocol.errors import FatalError, short_message
+from agent_magics.protocol.errors import FatalError, clause, short_message
 from agent_magics.protocol.mcp import McpServerConfig
 from agent_magics.render.markdown import code_span
 from agent_magics.render.tables import table
@@ -208,7 +208,7 @@ def _written(file: McpFile, change: Callable[[], None]) -> None:
     try:
         change()
     except OSError as error:
-        raise FatalError(f"{file.path} cannot be written: {error.strerror}.") from None
+        raise FatalError(f"{file.path} cannot be written: {clause(error)}.") from None
 
 
 # -- trust -----------------------------------------------------------------------------------------
