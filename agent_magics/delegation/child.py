@@ -18,7 +18,7 @@ from agent_magics.engine.conversation import Conversation
 from agent_magics.engine.cost import Spending
 from agent_magics.engine.session import Session
 from agent_magics.engine.turn_config import TurnConfig
-from agent_magics.protocol.errors import RespondToModel, clause, failure_text
+from agent_magics.protocol.errors import RespondToModel, clause, own_or_typed_message
 from agent_magics.protocol.events import (
     TURN_ENDS,
     Event,
@@ -141,7 +141,7 @@ class SubAgent:
         except asyncio.CancelledError:
             self.end("stopped", self.problem or "stopped before it began")
         except Exception as error:  # whatever fails in it is its own failure, not its parent's
-            self.end("failed", failure_text(error))
+            self.end("failed", own_or_typed_message(error))
 
     def _take_up(self, session: Session) -> None:
         try:

@@ -24,9 +24,9 @@ from agent_magics.protocol.errors import (
     RespondToModel,
     TurnAbort,
     clause,
-    error_text,
     full_message,
     short_message,
+    typed_message,
 )
 from agent_magics.protocol.items import Json
 from agent_magics.protocol.tools import ToolOutput
@@ -243,7 +243,7 @@ async def _ask(method: HookMethod, turn: TurnContext, call_id: str, *arguments: 
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
             raise  # the turn is over; the hook did not raise
-        message = f"the hook {method.name} raised {error_text(error)}"
+        message = f"the hook {method.name} raised {typed_message(error)}"
         raise _HookFailed(message) from error
 
 

@@ -21,7 +21,7 @@ from agent_magics.dispatch.results.values import own_attributes
 from agent_magics.dispatch.schema.docstring import parse_docstring
 from agent_magics.dispatch.schema.generation import derive_parameters, find_optional
 from agent_magics.protocol.checked import check
-from agent_magics.protocol.errors import AgentMagicsError, FatalError, RespondToModel, error_text
+from agent_magics.protocol.errors import AgentMagicsError, FatalError, RespondToModel, typed_message
 from agent_magics.protocol.tools import FreeformToolSpec, FunctionToolSpec, LocalShellSpec, ToolSpec
 from agent_magics.text.brief import meant
 
@@ -61,7 +61,7 @@ class Preparation:
         except (AgentMagicsError, asyncio.CancelledError):
             raise
         except BaseException as error:
-            message = f"{name} was not run: getting it ready raised {error_text(error)}"
+            message = f"{name} was not run: getting it ready raised {typed_message(error)}"
             raise RespondToModel(message) from error
 
 

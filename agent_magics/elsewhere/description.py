@@ -21,7 +21,7 @@ from agent_magics.engine.results.structured import OutputType
 from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.models.providers.families import tools_config
 from agent_magics.protocol.config import RunConfig
-from agent_magics.protocol.errors import FatalError, RespondToModel, error_text
+from agent_magics.protocol.errors import FatalError, RespondToModel, typed_message
 from agent_magics.protocol.tools import ConfiguredToolSpec
 
 # The built-in tools that need nothing of the kernel: files, commands and Python of the worker.
@@ -194,7 +194,7 @@ def _pickled(what: str, thing: Any) -> bytes:
     try:
         data: bytes = dumps(thing)
     except Exception as error:  # an object's own code may raise anything
-        raise FatalError(NOT_SENT.format(what=what, error=error_text(error))) from None
+        raise FatalError(NOT_SENT.format(what=what, error=typed_message(error))) from None
     return data
 
 
@@ -203,5 +203,5 @@ def _read(what: str, data: bytes) -> Any:
         # It came as an argument of the task, from who may run any code in this worker.
         return pickle.loads(data)
     except Exception as error:  # it may need a module that is not here
-        words = {"what": what, "host": socket.gethostname(), "error": error_text(error)}
+        words = {"what": what, "host": socket.gethostname(), "error": typed_message(error)}
         raise FatalError(NOT_READ.format(**words)) from None

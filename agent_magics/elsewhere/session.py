@@ -22,7 +22,7 @@ from agent_magics.engine.turn_config import Parent, TurnConfig
 from agent_magics.model_clients import ModelClients
 from agent_magics.protocol.codec import to_json
 from agent_magics.protocol.config import Settings
-from agent_magics.protocol.errors import FatalError, error_text, failure_text
+from agent_magics.protocol.errors import FatalError, own_or_typed_message, typed_message
 from agent_magics.protocol.events import (
     TURN_ENDS,
     ApprovalRequested,
@@ -174,7 +174,7 @@ class SessionElsewhere(Session):
         except asyncio.CancelledError:
             kind, words = TurnAborted, {"reason": self._reason or "the agent was closed"}
         except Exception as error:  # also a bug of ours must not leave the turn without an end
-            kind, words = TurnFailed, {"error": failure_text(error)}
+            kind, words = TurnFailed, {"error": own_or_typed_message(error)}
         finally:
             for task in self._asking.values():
                 task.cancel()
@@ -257,7 +257,9 @@ class SessionElsewhere(Session):
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             if not came.done():
                 error = task.exception()
-                raise FatalError(NO_WORKER.format(error=error_text(error) if error else "it ended"))
+                raise FatalError(
+                    NO_WORKER.format(error=typed_message(error) if error else "it ended")
+                )
             return came.result()
         except asyncio.CancelledError:
             if came.done() and not came.exception():
@@ -305,6 +307,6 @@ class SessionElsewhere(Session):
             answer = await parent.ask(type(question), **asked)
             link.send("answer", number, to_json(answer))
         except Exception as error:  # a person's own function may have been asked
-            link.send("unanswered", number, error_text(error))
+            link.send("unanswered", number, typed_message(error))
         finally:
             self._asking.pop(number, None)

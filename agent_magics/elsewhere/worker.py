@@ -32,7 +32,7 @@ from agent_magics.models.base import Model
 from agent_magics.models.provider import open_model
 from agent_magics.models.providers.keys import environment_keys
 from agent_magics.protocol.codec import from_json, to_json
-from agent_magics.protocol.errors import FatalError, failure_text
+from agent_magics.protocol.errors import FatalError, own_or_typed_message
 from agent_magics.protocol.events import TURN_ENDS, Event
 from agent_magics.protocol.items import Usage
 from agent_magics.protocol.ops import Answer
@@ -97,7 +97,7 @@ async def _work(link: Link, description: Description, begun: Mapping[str, Any]) 
         listening = asyncio.create_task(_listen(link, session, parent))
         await asyncio.wait({ended, listening}, return_when=asyncio.FIRST_COMPLETED)
     except Exception as error:  # whatever it is, the kernel has to know
-        link.send("failed", failure_text(error))
+        link.send("failed", own_or_typed_message(error))
     finally:
         if listening is not None:
             listening.cancel()

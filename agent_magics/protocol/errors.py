@@ -27,15 +27,15 @@ _OURS, _PYTHONS = Path(__file__).parents[1], Path(os.__file__).parent
 _PACKAGES = {"site-packages", "dist-packages"}
 
 
-def error_text(error: BaseException) -> str:
+def typed_message(error: BaseException) -> str:
     """Return "TYPE: message" of anybody's error; its class and its message may be hostile."""
     return f"{_type_name(error)}: {short_message(error)}"
 
 
-def failure_text(error: BaseException) -> str:
+def own_or_typed_message(error: BaseException) -> str:
     """Return the message of an error of ours, "TYPE: message" of any other."""
     known = issubclass(type(error), AgentMagicsError)
-    return short_message(error) if known else error_text(error)
+    return short_message(error) if known else typed_message(error)
 
 
 def short_message(said: object) -> str:
@@ -98,11 +98,11 @@ class AgentMagicsError(Exception):
         that were added; above them the same of the errors that led here in the person's code.
         """
         shown, error, seen = list[str](), _led_to(self), {id(self)}
-        shown += [*_own_lines(self), error_text(self), *getattr(self, "__notes__", ())]
+        shown += [*_own_lines(self), typed_message(self), *getattr(self, "__notes__", ())]
         while error is not None and id(error) not in seen:
             seen.add(id(error))
             if own := list(_own_lines(error)):
-                shown = [*own, error_text(error), "", *shown]
+                shown = [*own, typed_message(error), "", *shown]
             error = _led_to(error)
         return list(map(clean_text, shown))
 

@@ -15,9 +15,9 @@ from agent_magics.engine.results.structured import REPAIR
 from agent_magics.protocol.errors import (
     FatalError,
     RespondToModel,
-    error_text,
     full_message,
     short_message,
+    typed_message,
 )
 from agent_magics.protocol.items import AssistantMessage, UserMessage
 from agent_magics.rows.asking import Asker, NotSent, RowAnswer, RowQuestion, Terms
@@ -291,7 +291,7 @@ class Job:
         except FatalError:
             raise
         except BaseException as error:  # of the generator or library that the rows come from
-            raise FatalError(NOT_READ.format(error=error_text(error))) from error
+            raise FatalError(NOT_READ.format(error=typed_message(error))) from error
         return self._entries(positions, rows)
 
     def _entries(
@@ -438,7 +438,7 @@ class Job:
         except (RespondToModel, FatalError):
             raise
         except BaseException as error:  # a validator or serializer may also call `sys.exit()`
-            raise FatalError(NOT_CHECKED.format(error=error_text(error))) from error
+            raise FatalError(NOT_CHECKED.format(error=typed_message(error))) from error
 
     def _question(self, asked: Asked) -> RowQuestion:
         items = () if asked.place else (UserMessage(asked.content),)

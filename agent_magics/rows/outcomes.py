@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from agent_magics.protocol.errors import FatalError, clause, error_text
+from agent_magics.protocol.errors import FatalError, clause, typed_message
 from agent_magics.rows.tables.columns import (
     COST,
     ERROR,
@@ -237,5 +237,5 @@ class Parts:
         return arrow_table({ROW: "integer", **kinds_of(columns)}, values)
 
     def _not_written(self, error: Exception) -> FatalError:
-        reason = clause(error) if isinstance(error, OSError) else error_text(error)
+        reason = clause(error) if isinstance(error, OSError) else typed_message(error)
         return FatalError(NOT_WRITTEN.format(folder=self.place, error=reason))

@@ -17,7 +17,7 @@ from pathlib import PurePath
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from agent_magics.files.plain_files import read_plain
-from agent_magics.protocol.errors import FatalError, clause, error_text, short_message
+from agent_magics.protocol.errors import FatalError, clause, short_message, typed_message
 from agent_magics.protocol.items import Content, InputImage, InputText
 from agent_magics.rows.asking import RowPlace
 from agent_magics.rows.tables.files import Broken, FileJudge, any_path, judged_path
@@ -166,7 +166,7 @@ class FunctionPrompt:
         try:
             content = self._function(row)
         except BaseException as error:  # the person's function may raise anything
-            raise BadRow(f"the prompt's function raised {error_text(error)}") from None
+            raise BadRow(f"the prompt's function raised {typed_message(error)}") from None
         if isinstance(content, str):
             check_text("the prompt", content)
         elif not (isinstance(content, tuple) and content and all(map(_is_part, content))):
@@ -315,7 +315,7 @@ def asked_row(position: int, row: Row, prompt: Prompt, terms: blake2b, most: int
     except BadRow as problem:
         return position, b"", "", short_message(problem), None
     except BaseException as error:  # objects of anybody's classes, which may also call `sys.exit()`
-        return position, b"", "", error_text(error), None
+        return position, b"", "", typed_message(error), None
 
 
 def digest_of(terms: bytes) -> blake2b:

@@ -31,9 +31,9 @@ from agent_magics.dispatch.tool import Assess, Tool
 from agent_magics.protocol.errors import (
     AgentMagicsError,
     RespondToModel,
-    error_text,
     full_message,
     short_message,
+    typed_message,
 )
 from agent_magics.protocol.items import json_object
 from agent_magics.protocol.tools import (
@@ -160,7 +160,7 @@ class FunctionToolHandler(ToolHandler):
             raise
         except BaseException as error:  # the person's own function may raise anything
             raise RespondToModel(
-                f"{self.options.name} was not run: its `assess` failed ({error_text(error)})."
+                f"{self.options.name} was not run: its `assess` failed ({typed_message(error)})."
             ) from error
 
     def is_mutating(self, invocation: ToolInvocation) -> bool:
@@ -229,7 +229,7 @@ class FunctionToolHandler(ToolHandler):
         except BaseException as error:  # of an object of the tool's own making
             raise RespondToModel(
                 f"{self.options.name} ran, but what it returned has no form that can be read "
-                f"({error_text(error)})."
+                f"({typed_message(error)})."
             ) from error
 
     # -- where a function runs ------------------------------------------------------------------
@@ -306,7 +306,7 @@ class FunctionToolHandler(ToolHandler):
         own = [f for f in frames if f.filename == inspect.getfile(self._fn)]
         line = (own[-1].line or "")[:_LONGEST_LINE] if own else ""
         place = f" (line {own[-1].lineno}: {line})" if line else ""
-        return f"{self.options.name} raised {error_text(error)}{place}"
+        return f"{self.options.name} raised {typed_message(error)}{place}"
 
 
 def _fitting(error: RespondToModel, budget: int) -> RespondToModel:
@@ -326,7 +326,7 @@ def _plain_details(details: object) -> dict[str, Any]:
     try:
         return plain_object(details)
     except BaseException as error:  # a cycle, or a foreign class's __str__
-        return {"left_out": f"no JSON form: {error_text(error)}"}
+        return {"left_out": f"no JSON form: {typed_message(error)}"}
 
 
 def _may_pass(error: BaseException) -> bool:

@@ -18,7 +18,7 @@ from agent_magics.dispatch.results.outline import (
 )
 from agent_magics.dispatch.results.renderers import library_class, render, render_text
 from agent_magics.dispatch.results.values import Types, defines, plain_text, type_name
-from agent_magics.protocol.errors import AgentMagicsError, clause, error_text
+from agent_magics.protocol.errors import AgentMagicsError, clause, typed_message
 from agent_magics.protocol.items import (
     Content,
     ContentPart,
@@ -85,7 +85,7 @@ def to_tool_output(value: Any, budget: int) -> ToolOutput:
     except AgentMagicsError:
         raise
     except BaseException as error:  # a class may raise anything, also SystemExit
-        content = f"A {type_name(value)} that cannot be shown: {clause(error_text(error))}."
+        content = f"A {type_name(value)} that cannot be shown: {clause(typed_message(error))}."
     if isinstance(content, str) and not issubclass(kind, str):
         return ToolOutput(_fit_data(content, value, budget), value=value)
     return ToolOutput(_fit_content(content, budget), value=value)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from agent_magics.dispatch.context import Emit
-from agent_magics.protocol.errors import error_text
+from agent_magics.protocol.errors import typed_message
 from agent_magics.protocol.events import (
     DynamicToolCallRequest,
     MainThreadWork,
@@ -139,7 +139,7 @@ class Work:
         self.is_over = True
         if isinstance(error, (SystemExit, KeyboardInterrupt, GeneratorExit, StopIteration)):
             # Raised on the engine's loop, these would end the loop, or be lost.
-            error = RuntimeError(error_text(error))
+            error = RuntimeError(typed_message(error))
         self._loop.call_soon_threadsafe(self._set, value, error)
 
     def _set(self, value: object, error: BaseException | None) -> None:

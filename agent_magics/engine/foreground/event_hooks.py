@@ -7,7 +7,7 @@ from typing import Any
 
 from agent_magics.dispatch.hooks import HookMethod
 from agent_magics.dispatch.pool import POOL
-from agent_magics.protocol.errors import clause, error_text
+from agent_magics.protocol.errors import clause, typed_message
 
 
 class EventWatch:
@@ -65,7 +65,7 @@ class EventWatch:
         if method in self._methods:
             self._methods.remove(method)
             self._complain(
-                f"The hook {method.name} raised {clause(error_text(error))}. It is not called "
+                f"The hook {method.name} raised {clause(typed_message(error))}. It is not called "
                 "again in this run."
             )
 

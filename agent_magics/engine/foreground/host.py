@@ -11,7 +11,7 @@ from agent_magics.dispatch.pool import POOL
 from agent_magics.engine.foreground.interrupt import handling
 from agent_magics.engine.foreground.sync_bridge import run_to_end
 from agent_magics.mcp.elicitation.answers import accepted
-from agent_magics.protocol.errors import error_text
+from agent_magics.protocol.errors import typed_message
 from agent_magics.protocol.events import ApprovalRequested, FormRequested, Question
 from agent_magics.protocol.ops import DECISIONS, Answer, denied
 
@@ -102,4 +102,4 @@ def as_answer(question: Question, value: object) -> Answer:
 
 def broken(question: Question, error: Exception) -> Answer:
     """Return a denial that says how `on_question` itself failed."""
-    return denied(question.question_id, f"on_question raised {error_text(error)}")
+    return denied(question.question_id, f"on_question raised {typed_message(error)}")

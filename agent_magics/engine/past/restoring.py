@@ -11,7 +11,7 @@ from agent_magics.dispatch.results.written import read_value
 from agent_magics.engine.conversation import Conversation
 from agent_magics.engine.past.variables import compare, tell_differences
 from agent_magics.protocol import records
-from agent_magics.protocol.errors import FatalError, error_text
+from agent_magics.protocol.errors import FatalError, typed_message
 from agent_magics.protocol.events import CellChanged, PlanUpdated, SubAgentChanged, VariablesKnown
 from agent_magics.protocol.items import (
     CALL_TYPES,
@@ -49,7 +49,7 @@ def restore(conversation: Conversation, record: Record) -> None:
     except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
         raise FatalError(
             f"Conversation {conversation.id} is not resumed: its record was changed by another "
-            f"program ({error_text(error)})."
+            f"program ({typed_message(error)})."
         ) from error
 
 

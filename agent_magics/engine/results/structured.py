@@ -19,9 +19,9 @@ from agent_magics.engine.results.frames import FrameForm, is_frame_type
 from agent_magics.protocol.errors import (
     FatalError,
     RespondToModel,
-    error_text,
     full_message,
     short_message,
+    typed_message,
 )
 from agent_magics.text.brief import brief
 
@@ -136,7 +136,7 @@ class OutputType:
             raise
         except BaseException as error:  # a validator of the caller's own may raise anything
             raise FatalError(
-                f"A validator of {self.name} failed itself ({error_text(error)}); "
+                f"A validator of {self.name} failed itself ({typed_message(error)}); "
                 "mend it, or raise ValueError for what the model should correct."
             ) from error
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import weakref
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -65,8 +65,8 @@ def build_turn(
         model: the client that its requests go to.
     """
     rules = conversation.rules_in(turn_config.config.cwd)
-    # What the context's functions call holds the context itself, so it is made after it, and they
-    # hold it weakly: it is gone with the turn, if nobody keeps an error of it.
+    # The turn holds its context, whose functions need the turn: they hold it weakly, so that it is
+    # gone at its end, if nobody keeps an error of it.
     running: weakref.ref[Turn]
 
     def present() -> Turn:
@@ -75,13 +75,7 @@ def build_turn(
             raise RespondToModel(ENDED)
         return turn
 
-    context = _context(
-        *(turn_id, conversation, channels, turn_config, rules),
-        call=lambda *call: _call_nested(channels.engine, present(), *call),
-        sample=lambda *asked: present().model_caller.answer(*asked),
-        recorded=getattr(model, "recorded_output", lambda call_id: None),
-        agents=lambda: present().agents,
-    )
+    context = _context(turn_id, conversation, channels, turn_config, rules, model, present)
     conversation.loops.limits = turn_config.config.loops
     model_caller = ModelCaller(context, model, conversation, turn_config)
     runtime = _runtime(context, conversation, turn_config, rules)
@@ -98,7 +92,8 @@ def _context(
     channels: SessionChannels,
     turn_config: TurnConfig,
     rules: RuleBook,
-    **later: Any,
+    model: Model,
+    present: Callable[[], Turn],
 ) -> TurnContext:
     def emit(kind: type[Event], **fields: Any) -> None:
         if kind is PlanUpdated:  # kept for when the conversation is shortened
@@ -120,6 +115,7 @@ def _context(
         env=turn_config.env,
         emit=emit,
         ask=partial(channels.questions.ask, emit) if parent is None else parent.ask,
+        call=lambda *call: _call_nested(channels.engine, present(), *call),
         validate_path=turn_config.validate_path,
         messages=lambda: tuple(conversation.history.items),
         main_thread=partial(channels.work.run, emit) if parent is None else parent.main_thread,
@@ -132,11 +128,13 @@ def _context(
         tell_later=conversation.tell,
         ask_client=partial(channels.clients.ask, emit) if parent is None else parent.ask_client,
         servers=turn_config.servers,
+        sample=lambda *asked: present().model_caller.answer(*asked),
+        recorded=getattr(model, "recorded_output", lambda call_id: None),
+        agents=lambda: present().agents,
         symbols=partial(turn_config.symbols, read_rules),
         offer=turn_config.offer,
         found=conversation.found,
         uses=conversation.uses,
-        **later,
     )
 
 

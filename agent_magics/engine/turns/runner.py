@@ -21,7 +21,7 @@ from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.engine.turns.builder import SessionChannels, build_turn
 from agent_magics.engine.turns.loop import Turn
 from agent_magics.models.base import Model
-from agent_magics.protocol.errors import FatalError, TurnAbort, error_text, short_message
+from agent_magics.protocol.errors import FatalError, TurnAbort, short_message, typed_message
 from agent_magics.protocol.events import (
     Event,
     McpServerChanged,
@@ -286,7 +286,7 @@ def ending_of(error: BaseException, agent: str, secrets: tuple[str, ...]) -> End
     # A bug of ours: the traceback for a report, one sentence for the person.
     trace = redact_text(secrets, "".join(traceback.format_exception(error)))
     _LOG.error("a turn of agent %s failed\n%s", agent, trace)
-    bug = error_text(error)
+    bug = typed_message(error)
     return TurnFailed, {"error": f"Internal error in agent-magics ({bug}); please report it."}
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 from agent_magics.dispatch.results.cutting import encodable
 from agent_magics.engine.foreground.interrupt import interruptible
-from agent_magics.protocol.errors import FatalError, error_text, short_message
+from agent_magics.protocol.errors import FatalError, short_message, typed_message
 from agent_magics.protocol.events import CellChanged
 from agent_magics.settings.editor import report
 
@@ -312,7 +312,7 @@ class LabLink:
         except FatalError as error:
             return {"refused": short_message(error)}
         except Exception as error:
-            return {"refused": f"the kernel cannot answer about {about}: {error_text(error)}"}
+            return {"refused": f"the kernel cannot answer about {about}: {typed_message(error)}"}
 
     def _hear_foot(self, page: Page, cell: str, data: Data) -> None:
         """Hand over what is said at the foot of a cell; words for one that has ended go back."""

@@ -26,7 +26,7 @@ from agent_magics.kernel.live.displayed import describe_error, is_cell, refuse_e
 from agent_magics.kernel.live.guard import Guard
 from agent_magics.kernel.live.tasks import contained
 from agent_magics.kernel.live.tools import LiveTools
-from agent_magics.protocol.errors import FatalError, RespondToModel, clause, error_text
+from agent_magics.protocol.errors import FatalError, RespondToModel, clause, typed_message
 from agent_magics.protocol.events import NamespaceChanged, VariablesKnown
 
 _MARKER = re.compile(r"(\\?)\{\{(.+?)\}\}", re.DOTALL)
@@ -114,7 +114,7 @@ class LiveNamespace:
             try:
                 transformed = shell.transform_cell(code)
             except Exception as error:
-                return LiveResult(capture.text, error=error_text(error))
+                return LiveResult(capture.text, error=typed_message(error))
             self.bind_kept(code, context.handles)
             self.ran.append(RanCode(context.session_id, code))
             with self._watching(transformed, context, capture):
@@ -283,7 +283,7 @@ def interpolate(text: str, namespace: dict[str, Any]) -> str:
             value = eval(expression, namespace)
         except (Exception, SystemExit) as error:
             raise FatalError(
-                f"{{{{{expression}}}}} in the prompt raised {clause(error_text(error))}. "
+                f"{{{{{expression}}}}} in the prompt raised {clause(typed_message(error))}. "
                 r"Write \{{ for two literal braces."
             ) from error
         return to_tool_output(value, _INTERPOLATED).text

@@ -32,7 +32,7 @@ from agent_magics.kernel.live.displayed import (
     in_brief,
     read_display,
 )
-from agent_magics.protocol.errors import error_text
+from agent_magics.protocol.errors import typed_message
 
 _LENGTH = struct.Struct("!I")
 _READ_SIZE = 1 << 16
@@ -201,7 +201,7 @@ class Driver:
                 # With the person's module paths: classes may come from modules of the workspace.
                 self._shell.user_ns[name] = eval("loads(data)", {**_PERSONS, "data": data})
             except Exception as error:
-                failed[name] = error_text(error)
+                failed[name] = typed_message(error)
         return failed
 
     def _run(self, code: str) -> str:

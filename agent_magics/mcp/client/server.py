@@ -17,8 +17,8 @@ from agent_magics.protocol.errors import (
     FatalError,
     RespondToModel,
     clause,
-    error_text,
     short_message,
+    typed_message,
 )
 from agent_magics.protocol.items import Content, Json
 from agent_magics.protocol.mcp import (
@@ -162,7 +162,7 @@ class McpServer:
             )
         except Exception as error:
             _LOG.exception("the owner of MCP server %r failed", self.config.name)
-            self.standing.become(McpStatus.FAILED, f"failed here: {clause(error_text(error))}.")
+            self.standing.become(McpStatus.FAILED, f"failed here: {clause(typed_message(error))}.")
         finally:
             self._link = None
             if self._owner is asyncio.current_task():

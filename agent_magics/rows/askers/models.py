@@ -7,7 +7,7 @@ from agent_magics.engine.context.history import History
 from agent_magics.engine.cost import cost_of
 from agent_magics.models.base import ContextOverflow, ItemDone, Model, ModelRequest, ResponseDone
 from agent_magics.models.faults import Fault
-from agent_magics.protocol.errors import FatalError, error_text, short_message
+from agent_magics.protocol.errors import FatalError, short_message, typed_message
 from agent_magics.protocol.items import AssistantMessage, Content, Usage, text_of
 from agent_magics.rows.asking import Pace, RowAnswer, RowQuestion
 
@@ -44,7 +44,7 @@ class ModelAsker:
             except FatalError as error:
                 return RowAnswer(error=short_message(error), kind="no answer")
             except Exception as error:  # a program's own model may raise anything
-                return RowAnswer(error=error_text(error), kind=type(error).__name__)
+                return RowAnswer(error=typed_message(error), kind=type(error).__name__)
             finally:
                 self._in_flight -= 1
 

@@ -12,7 +12,7 @@ from concurrent.futures import CancelledError
 from functools import partial
 from typing import Any
 
-from agent_magics.protocol.errors import FatalError, clause, error_text, failure_text
+from agent_magics.protocol.errors import FatalError, clause, own_or_typed_message, typed_message
 from agent_magics.rows.engines.coordinator import Joined, Serve
 from agent_magics.rows.engines.worker import Invitation, sit
 
@@ -76,7 +76,7 @@ class DaskEngine:
             try:
                 await asyncio.to_thread(self._look, invite)
             except (OSError, RuntimeError, ValueError) as error:  # the client's, when it is closed
-                raise FatalError(NO_SEAT.format(error=clause(error_text(error)))) from None
+                raise FatalError(NO_SEAT.format(error=clause(typed_message(error)))) from None
             await asyncio.sleep(LOOK)
 
     def _look(self, invite: Callable[[], Invitation]) -> None:
@@ -87,7 +87,7 @@ class DaskEngine:
             if seat.status == "error":
                 error = seat.exception(asynchronous=False)
                 if type(error).__name__ != "KilledWorker":
-                    raise FatalError(NO_SEAT.format(error=clause(failure_text(error))))
+                    raise FatalError(NO_SEAT.format(error=clause(own_or_typed_message(error))))
                 gone.append(address)
             elif seat.status in ("lost", "cancelled") or self._has_ended(seat):
                 gone.append(address)
@@ -155,7 +155,7 @@ class DaskEngine:
         try:
             seat = await asyncio.to_thread(submit)
         except Exception as error:  # the client's, when it is closed, or of what is pickled
-            raise FatalError(NO_SEAT.format(error=clause(error_text(error)))) from None
+            raise FatalError(NO_SEAT.format(error=clause(typed_message(error)))) from None
         self._seats[str(seat.key)] = seat
         seat.add_done_callback(tell)
         return ended

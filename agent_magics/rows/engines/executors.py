@@ -11,7 +11,7 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from agent_magics.protocol.errors import FatalError, clause, failure_text
+from agent_magics.protocol.errors import FatalError, clause, own_or_typed_message
 from agent_magics.rows.engines.coordinator import Joined, Serve
 from agent_magics.rows.engines.worker import Invitation, sit
 
@@ -93,7 +93,10 @@ class ExecutorEngine:
             self._folder.cleanup()
 
     def _no_seat(self, error: BaseException) -> FatalError:
-        words = {"kind": type(self._executor).__name__, "error": clause(failure_text(error))}
+        words = {
+            "kind": type(self._executor).__name__,
+            "error": clause(own_or_typed_message(error)),
+        }
         return FatalError(NO_SEAT.format(**words))
 
 

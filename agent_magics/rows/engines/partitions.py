@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from agent_magics.protocol.errors import FatalError, clause, failure_text
+from agent_magics.protocol.errors import FatalError, clause, own_or_typed_message
 from agent_magics.rows.engines.dask import LOOK, DaskEngine
 from agent_magics.rows.engines.reading import ReadPart, read_part
 from agent_magics.rows.prompts import Prompt
@@ -101,7 +101,7 @@ class Partitions:
         try:
             return await asyncio.to_thread(function, *given)
         except Exception as error:  # of the client when it is closed, or of what makes the frame
-            raise FatalError(sentence.format(error=clause(failure_text(error)))) from None
+            raise FatalError(sentence.format(error=clause(own_or_typed_message(error)))) from None
 
     def _submit(self, part: Any, holder: str, *rest: object) -> Any:
         return self.client.submit(

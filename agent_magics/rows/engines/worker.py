@@ -19,7 +19,7 @@ from typing import Any
 from agent_magics._version import __version__
 from agent_magics.models.recordings.replay import ReplayModel
 from agent_magics.protocol.codec import from_json
-from agent_magics.protocol.errors import FatalError, error_text, short_message
+from agent_magics.protocol.errors import FatalError, short_message, typed_message
 from agent_magics.protocol.items import Content, Item, UserMessage
 from agent_magics.rows.askers.models import ModelAsker
 from agent_magics.rows.asking import Asker, NotSent, Pace, RowAnswer, RowQuestion, Terms
@@ -193,7 +193,7 @@ async def _connect(place: str, tls: ssl.SSLContext | None) -> Link:
             secure = tls if scheme == "tls" else None
             return Link(*await asyncio.open_connection(host, int(port), ssl=secure))
     except (OSError, TimeoutError) as error:
-        words = {"place": place, "host": socket.gethostname(), "error": error_text(error)}
+        words = {"place": place, "host": socket.gethostname(), "error": typed_message(error)}
         raise FatalError(NOT_REACHED.format(**words)) from None
 
 
@@ -325,7 +325,7 @@ class WorkerSession:
             self._begun -= 1
             raise
         except Exception as error:  # a bug of ours must not leave the row without an outcome
-            answer = RowAnswer(error=error_text(error), kind=type(error).__name__)
+            answer = RowAnswer(error=typed_message(error), kind=type(error).__name__)
         finally:
             del self._running[number]
         self._group.append((number, *encoded(answer)))

@@ -19,7 +19,7 @@ from typing import IO, Any, AnyStr, NamedTuple, TypeAlias, TypeVar
 
 from agent_magics.files.beneath import real_path
 from agent_magics.files.plain_files import open_plain
-from agent_magics.protocol.errors import FatalError, error_text, short_message
+from agent_magics.protocol.errors import FatalError, short_message, typed_message
 
 BATCH = 500
 _MOST_IN_LINE = 64 << 20  # bytes or characters; a file may be one line of any length
@@ -149,7 +149,7 @@ def _by_url(pattern: str, judge: FileJudge) -> list[tuple[str, _Opened]]:
                 return [(path, partial(read, path)) for path in _of_folder(folder, files)]
         opened = fsspec.open_files(pattern, "rb", compression="infer")
     except (ImportError, OSError, ValueError) as error:
-        raise FatalError(f"{pattern} cannot be read: {error_text(error)}") from None
+        raise FatalError(f"{pattern} cannot be read: {typed_message(error)}") from None
     if not opened:
         raise FatalError(NO_FILE.format(path=pattern))
     return [(each.path, lambda each=each: each) for each in opened]  # type: ignore[misc]
@@ -182,7 +182,7 @@ def _read(path: str, opened: _Opened, reader: Callable[[IO[bytes]], Rows]) -> Ro
     except FatalError:
         raise
     except (OSError, ValueError, EOFError, csv.Error, lzma.LZMAError, zlib.error) as error:
-        raise FatalError(f"{path} cannot be read: {error_text(error)}") from None
+        raise FatalError(f"{path} cannot be read: {typed_message(error)}") from None
 
 
 def _reader_of(path: str) -> Callable[[IO[bytes]], Rows]:
@@ -215,7 +215,7 @@ def rows_of_arrow(batch: Any) -> list[dict[str, Any] | Broken]:
         rows: list[dict[str, Any] | Broken] = batch.to_pylist()
     except (ValueError, OverflowError, TypeError) as error:  # pyarrow's own errors are of these
         if batch.num_rows == 1:
-            return [Broken(error_text(error))]
+            return [Broken(typed_message(error))]
         half = batch.num_rows // 2
         return rows_of_arrow(batch.slice(0, half)) + rows_of_arrow(batch.slice(half))
     return rows

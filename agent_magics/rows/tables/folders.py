@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from agent_magics.protocol.errors import FatalError, error_text
+from agent_magics.protocol.errors import FatalError, typed_message
 from agent_magics.rows.tables.files import NEEDS
 
 _PARTS = "part-[0-9]*.parquet"
@@ -149,4 +149,4 @@ def _told() -> Iterator[None]:
     except (OSError, ImportError):
         raise
     except Exception as error:
-        raise OSError(errno.EIO, error_text(error)) from None
+        raise OSError(errno.EIO, typed_message(error)) from None

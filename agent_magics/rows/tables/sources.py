@@ -14,7 +14,7 @@ from pathlib import PurePath
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from agent_magics.protocol.errors import FatalError, error_text
+from agent_magics.protocol.errors import FatalError, typed_message
 from agent_magics.rows.tables.files import (
     NEEDS,
     Broken,
@@ -70,7 +70,7 @@ class Held:
             return self.read(positions, names)
         except BaseException as error:  # values of anybody's classes, which may also exit
             if len(positions) == 1:
-                return [Broken(error_text(error))]
+                return [Broken(typed_message(error))]
             return [self.each([position], names)[0] for position in positions]
 
 
@@ -122,7 +122,7 @@ def open_source(rows: Any, *, hold: bool = False, judge: FileJudge = any_path) -
     except FatalError:
         raise
     except Exception as error:  # of the generator or library that the rows come from
-        raise FatalError(NOT_READ.format(error=error_text(error))) from error
+        raise FatalError(NOT_READ.format(error=typed_message(error))) from error
 
 
 def _opened(rows: Any, judge: FileJudge) -> Source:
@@ -228,7 +228,7 @@ def _picked(row: Any, names: tuple[str, ...]) -> tuple[Any, ...]:
             for name, value in zip(names, found, strict=True)
         )
     except BaseException as error:  # values of anybody's classes, which may also exit
-        return Broken(error_text(error))
+        return Broken(typed_message(error))
 
 
 # -- tables ----------------------------------------------------------------------------------------

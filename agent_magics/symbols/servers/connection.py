@@ -23,7 +23,7 @@ from agent_magics._version import __version__
 from agent_magics.exec.process import Process
 from agent_magics.exec.servers import LogRing
 from agent_magics.files.plain_files import load_json
-from agent_magics.protocol.errors import error_text
+from agent_magics.protocol.errors import typed_message
 from agent_magics.symbols.servers.framing import LONGEST_LINE, MessageTooLarge, id_in, read_messages
 from agent_magics.symbols.text import one_line
 
@@ -145,7 +145,7 @@ class Connection:
                     self._protocol.handle(self._protocol.parse(body))
         except Exception as error:
             _LOG.exception("reading the output of a language server failed")
-            self._log.note(f"its output could not be read: {error_text(error)}")
+            self._log.note(f"its output could not be read: {typed_message(error)}")
         finally:
             self._end()
 

@@ -22,7 +22,7 @@ from agent_magics.dispatch.tool import Tool, as_tool, is_tool
 from agent_magics.files.plain_files import read_plain
 from agent_magics.project.digests import usable
 from agent_magics.project.skills import Skill, find_skills
-from agent_magics.protocol.errors import AgentMagicsError, FatalError, clause, error_text
+from agent_magics.protocol.errors import AgentMagicsError, FatalError, clause, typed_message
 
 GROUP = "agent_magics.tools"
 
@@ -203,7 +203,7 @@ def _tools_of(module: types.ModuleType) -> list[Tool]:
 def _reason(file: ToolFile, error: BaseException) -> str:
     if file.trouble:
         return file.trouble
-    message = error_text(error)
+    message = typed_message(error)
     if isinstance(error, (AgentMagicsError, SyntaxError)):
         return message
     frames = traceback.extract_tb(error.__traceback__)
@@ -231,7 +231,7 @@ def installed_tools() -> Discovered:
         except BaseException as error:  # as above: a package may end in `sys.exit()`
             if isinstance(error, KeyboardInterrupt):
                 raise
-            said = clause(error_text(error))
+            said = clause(typed_message(error))
             warnings.append(f"The tools {point.name!r} of package {package} are left out: {said}.")
     return Discovered(tuple(tools), tuple(warnings))
 

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.turn import LiveResult
 from agent_magics.exec.processes import ProcessManager
-from agent_magics.protocol.errors import RespondToModel, error_text
+from agent_magics.protocol.errors import RespondToModel, typed_message
 from agent_magics.tools.code.scratch_process import ScratchProcess
 from agent_magics.tools.commands.confinement import confinement_for
 
@@ -93,7 +93,7 @@ def pack(names: Sequence[str], find: Callable[[str], Any]) -> dict[str, bytes]:
             ) from None
         except Exception as error:
             raise RespondToModel(
-                f"values: {name} cannot be copied to scratch ({error_text(error)})."
+                f"values: {name} cannot be copied to scratch ({typed_message(error)})."
             ) from error
         packed[name.replace("@", "_")] = file.getvalue()
         room -= len(packed[name.replace("@", "_")])

@@ -13,9 +13,9 @@ from agent_magics.protocol.errors import (
     FatalError,
     RespondToModel,
     clause,
-    error_text,
-    failure_text,
+    own_or_typed_message,
     short_message,
+    typed_message,
 )
 from agent_magics.tools.catalog.discovery import ToolFile, load_files
 
@@ -191,7 +191,7 @@ STRANGE = {
 }
 
 
-@pytest.mark.parametrize("say", [clause, short_message, error_text, failure_text])
+@pytest.mark.parametrize("say", [clause, short_message, typed_message, own_or_typed_message])
 @pytest.mark.parametrize("make", STRANGE.values(), ids=STRANGE)
 def test_what_anybody_raises_is_said_in_a_plain_short_text(make, say):
     said = say(make())

@@ -10,7 +10,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic_arguments import MagicArgumentParser
 from IPython.utils.process import arg_split
 
-from agent_magics.protocol.errors import FatalError, error_text, short_message
+from agent_magics.protocol.errors import FatalError, short_message, typed_message
 from agent_magics.render.visible import show_hidden
 from agent_magics.text.brief import meant
 
@@ -115,7 +115,7 @@ def evaluate(option: str, expression: str, namespace: Mapping[str, Any], takes: 
         return eval(compile(expression, f"--{option}", "eval"), {**namespace})
     except (Exception, SystemExit) as error:  # the person's expression may raise anything
         raise FatalError(
-            f"--{option} {expression}: {error_text(error)}; it takes {takes}."
+            f"--{option} {expression}: {typed_message(error)}; it takes {takes}."
         ) from None
 
 
