@@ -47,7 +47,9 @@ def show_invisible(text: str) -> str:
 
 
 def show_hidden(text: str) -> str:
-    """Do the same but for the look-alikes; what it has done once stays as it is."""
+    """Write out invisible characters as `show_invisible` does, and mark no letters; what it has
+    written out once stays as it is.
+    """
     return _MAY_BE_MARKS.sub(_without_stack, _NOT_PLAIN.sub(_written_out, text))
 
 

@@ -69,19 +69,10 @@ def test_settings_are_those_that_git_lists(text, tmp_path):
     assert listed(text, tmp_path) and alike(text, tmp_path)
 
 
-def test_any_settings_are_those_that_git_lists(tmp_path):
-    @given(st.lists(LINES, max_size=12))
-    @settings(max_examples=40, deadline=None)
-    def check(lines):
-        assert alike("[a]\nx=" + "".join(lines), tmp_path)
-
-    check()
-
-
-@pytest.mark.long
-def test_many_settings_are_those_that_git_lists(tmp_path):
+@pytest.mark.parametrize("examples", [40, pytest.param(3000, marks=pytest.mark.long)])
+def test_any_settings_are_those_that_git_lists(examples, tmp_path):
     @given(st.lists(LINES, max_size=30))
-    @settings(max_examples=3000, deadline=None)
+    @settings(max_examples=examples, deadline=None)
     def check(lines):
         assert alike("[a]\nx=" + "".join(lines), tmp_path)
 
