@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Callable, Generator
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any
 
@@ -63,8 +63,6 @@ class FunctionToolHandler(ToolHandler):
         self.options = fn.tool_options
         self.supports_parallel = self.options.parallel
         self._binder = ArgumentBinder(fn)
-        self._context_name = context_parameter(fn)
-        self._names = [n for n in signature_of(fn).parameters if n != self._context_name]
         is_sync = not (inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn))
         self._is_inline = self.options.inline and is_sync
         if self._is_inline:  # nothing can stop it before it returns
@@ -107,6 +105,14 @@ class FunctionToolHandler(ToolHandler):
             text = self._in_own_words(text)
         args, kwargs = self._binder.bind_json(text, context.handles.value_of)
         return ToolInvocation(call, context, args, kwargs)
+
+    @cached_property
+    def _context_name(self) -> str | None:
+        return context_parameter(self._fn)
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return [n for n in signature_of(self._fn).parameters if n != self._context_name]
 
     def _is_object(self, text: str) -> bool:
         """Return whether the text of a freeform call is a JSON object of the tool's arguments."""

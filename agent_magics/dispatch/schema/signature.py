@@ -28,9 +28,10 @@ def once_each(read: Callable[[Callable[..., Any]], R]) -> Callable[[Callable[...
     def reader(fn: Callable[..., Any]) -> R:
         if not isinstance(fn, types.FunctionType):
             return read(fn)
-        if fn not in known:
-            known[fn] = read(fn)
-        return known[fn]
+        found = known.get(fn)
+        if found is None:
+            found = known[fn] = read(fn)
+        return found
 
     return reader
 
@@ -53,9 +54,8 @@ def signature_of(fn: Callable[..., Any]) -> inspect.Signature:
 
 def context_parameter(fn: Callable[..., Any]) -> str | None:
     """Return the name of the parameter annotated `ToolContext`, or None."""
-    namespaces = _namespaces_of(fn)
     for parameter in signature_of(fn).parameters.values():
-        if _is_context(parameter.annotation, namespaces):
+        if _is_context(parameter.annotation, fn):
             return parameter.name
     return None
 
@@ -83,14 +83,6 @@ class Parameter:
         return self.default is inspect.Parameter.empty
 
 
-@dataclass(frozen=True, slots=True)
-class _Namespaces:
-    """The namespaces in which names of a function's annotations are looked up."""
-
-    globals: dict[str, Any]
-    locals: dict[str, Any]
-
-
 def name_of(fn: Callable[..., Any]) -> str:
     """Return the function's name for messages."""
     inner = fn.func if isinstance(fn, functools.partial) else fn
@@ -108,11 +100,12 @@ def read_parameters(fn: Callable[..., Any]) -> tuple[Parameter, ...]:
 
 
 def _read_parameters(fn: Callable[..., Any]) -> list[Parameter]:
-    signature, namespaces = signature_of(fn), _namespaces_of(fn)
     described = parse_docstring(getattr(_innermost(fn), "__doc__", None)).params
     parameters: list[Parameter] = []
-    for name, given in signature.parameters.items():
-        if _is_context(given.annotation, namespaces):
+    for name, given in signature_of(fn).parameters.items():
+        annotation = given.annotation
+        simple = describe_annotation(annotation)
+        if simple is None and _is_context(annotation, fn):
             continue
         if given.kind is given.VAR_POSITIONAL:
             raise FatalError(
@@ -124,10 +117,8 @@ def _read_parameters(fn: Callable[..., Any]) -> list[Parameter]:
                 f"{name_of(fn)}: {name} is the object of a method, which a model cannot send; "
                 "write a small def that calls the method of your object."
             )
-        simple = describe_annotation(given.annotation)
-        annotation = given.annotation
         if simple is None:
-            annotation = _resolve(fn, given, namespaces)
+            annotation = _resolve(fn, given)
             simple = describe_annotation(annotation)
         parameters.append(
             Parameter(
@@ -161,7 +152,8 @@ def _innermost(fn: object) -> Any:
             return fn
 
 
-def _namespaces_of(fn: Callable[..., Any]) -> _Namespaces:
+def _namespaces_of(fn: Callable[..., Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the global and the local names that a function's annotations may use."""
     inner = _innermost(fn)
     if isinstance(inner, type):
         kind: Any = inner  # of which class it is the constructor does not matter
@@ -173,15 +165,15 @@ def _namespaces_of(fn: Callable[..., Any]) -> _Namespaces:
             names[name] = cell.cell_contents
         except ValueError:  # not assigned yet
             continue
-    return _Namespaces(getattr(inner, "__globals__", {}), names)
+    return getattr(inner, "__globals__", {}), names
 
 
-def _resolve(fn: Callable[..., Any], given: inspect.Parameter, namespaces: _Namespaces) -> Any:
+def _resolve(fn: Callable[..., Any], given: inspect.Parameter) -> Any:
     """Return the annotation as an object; strings are evaluated in the function's namespaces."""
     if given.annotation is given.empty:
         return Any
     try:
-        return _readable(_evaluate(given.annotation, namespaces))
+        return _readable(_evaluate(given.annotation, fn))
     except Exception as error:  # evaluating an annotation may raise anything
         raise FatalError(
             f"{name_of(fn)}: the annotation {given.annotation!r} of parameter {given.name!r} "
@@ -190,29 +182,28 @@ def _resolve(fn: Callable[..., Any], given: inspect.Parameter, namespaces: _Name
         ) from None
 
 
-def _evaluate(annotation: object, namespaces: _Namespaces) -> Any:
+def _evaluate(annotation: object, fn: Callable[..., Any]) -> Any:
     if type(annotation) is type:
         return annotation
     holder = types.SimpleNamespace(__annotations__={"it": annotation})
-    hints = get_type_hints(holder, namespaces.globals, namespaces.locals, include_extras=True)
-    return hints["it"]
+    return get_type_hints(holder, *_namespaces_of(fn), include_extras=True)["it"]
 
 
 _CONTEXT_WORDS = re.compile(r"(\w+\.)*(Optional\[)?(\w+\.)*ToolContext\]?(\s*\|\s*None)?")
 
 
-def _is_context(annotation: Any, namespaces: _Namespaces) -> bool:
+def _is_context(annotation: Any, fn: Callable[..., Any]) -> bool:
     if type(annotation) is type:  # nearly every annotation, at no cost
         return annotation is ToolContext
     if isinstance(annotation, str):
         if "ToolContext" not in annotation:
             return False
         try:
-            annotation = _evaluate(annotation, namespaces)
+            annotation = _evaluate(annotation, fn)
         except Exception:  # imported for type checkers only
             return _CONTEXT_WORDS.fullmatch(annotation) is not None
     if get_origin(annotation) in (Union, types.UnionType, typing.Annotated):
-        return any(_is_context(each, namespaces) for each in get_args(annotation)[:2])
+        return any(_is_context(each, fn) for each in get_args(annotation)[:2])
     return annotation is ToolContext
 
 
