@@ -20,7 +20,7 @@ from statistics import median
 from stage import environment, machine, scripted_server
 
 HERE = Path(__file__).resolve().parent
-VERSIONS = ("openai", "httpx2", "httpx", "mcp", "pydantic", "ipython", "ipykernel")
+VERSIONS = ("aiohttp", "openai", "httpx2", "httpx", "mcp", "pydantic", "ipython", "ipykernel")
 TIMEOUT = 900  # seconds for one measurement
 ON_REQUEST = {"soak", "lasting"}  # rows that take minutes: only when they are named
 

@@ -226,7 +226,7 @@ def _warm_up() -> None:
     importlib.import_module("agent_magics.tools.catalog.discovery").installed_tools()
     with suppress(OSError):  # imports may fail in a deleted folder; the first cell reports it
         importlib.import_module("agent_magics.models.wires.responses.model")
-        importlib.import_module("agent_magics.models.sdk").load_openai()
+        importlib.import_module("agent_magics.models.transport").load_aiohttp()
     # Else it comes in the first cell, and takes 0.1 s. With many objects of the person's it takes
     # longer, and comes so seldom that it need not be now.
     if sys.getallocatedblocks() < _FEW_BLOCKS:

@@ -1,4 +1,4 @@
 """Clients of model providers, recordings of their answers, and clients that replay recordings.
 
-Read ``base`` first: the interface of every client. Only this folder imports ``openai``.
+Read ``base`` first: the interface of every client. ``transport`` alone imports ``aiohttp``.
 """

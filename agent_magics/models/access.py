@@ -11,10 +11,12 @@ from agent_magics.models.providers.keys import (
     is_local,
     key_of,
     shared_key_of,
+    way_to_mend,
     ways_to_give,
 )
 from agent_magics.protocol.errors import FatalError
 
+NO_KEY_OF_A_HEADER = "has a line break or a letter beyond ASCII within it, as no key has"
 PLACEHOLDER_KEY = "local-server-needs-no-key"
 
 FaultT = TypeVar("FaultT", bound=FatalError)
@@ -30,9 +32,9 @@ class ServerAccess:
     """
 
     def __init__(self, api_key: str | None, base_url: str | None) -> None:
-        self._api_key = api_key
-        if api_key:
-            given_keys.add(api_key)
+        self._api_key = (api_key or "").strip()
+        if self._api_key:
+            given_keys.add(self._api_key)
         self._base_url = base_url
 
     @property
@@ -45,8 +47,15 @@ class ServerAccess:
         wait.
 
         Raises:
-            FatalError: there is none, or it cannot be read.
+            FatalError: there is none, it cannot be read, or no header can hold it.
         """
+        key, address = await self._found_key(), self.address
+        if not (key.isascii() and key.isprintable()):
+            fault = f"The API key for {address} {NO_KEY_OF_A_HEADER}: {way_to_mend(address)}."
+            raise self.without_key(FatalError(fault))
+        return key
+
+    async def _found_key(self) -> str:
         address = self.address
         key = self._api_key or key_of(address)
         if key:

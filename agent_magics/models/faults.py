@@ -1,7 +1,7 @@
 """Classifies provider errors into transient and permanent ones, with one sentence for the person.
 
-Both wire APIs use it for the openai package's errors, for broken connections, and for the error
-objects that servers put into a stream.
+Both wire APIs use it for error statuses, for broken connections, and for the error objects that
+servers put into a stream.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Translates the openai package's errors into one sentence, and tells which are transient."""
+"""Translates a server's errors into one sentence, and tells which are transient."""
 
 import re
 from collections.abc import Mapping
@@ -82,7 +82,7 @@ _RETRY_REASONS = {
 
 
 class StatusError(Exception):
-    """An HTTP answer with an error status, with what is read here of an ``APIStatusError``.
+    """An HTTP answer with an error status.
 
     Args:
         status: the status.
@@ -101,17 +101,14 @@ class StatusError(Exception):
         fields = self.body if isinstance(self.body, Mapping) else {}
         self.code, self.type = fields.get("code"), fields.get("type")
 
-    @property
-    def response(self) -> "StatusError":
-        """The answer, of which headers and text are read."""
-        return self
 
-
-def explain_status(error: Any, *, address: str, model: str, api: str, key_way: str) -> FatalError:
+def explain_status(
+    error: StatusError, *, address: str, model: str, api: str, key_way: str
+) -> FatalError:
     """Return the error for an HTTP answer with an error status.
 
     Args:
-        error: the openai package's ``APIStatusError``, or a `StatusError`.
+        error: the answer.
         address: the server's address.
         model: the requested model.
         api: the name of the wire API ("Responses API").
@@ -119,8 +116,8 @@ def explain_status(error: Any, *, address: str, model: str, api: str, key_way: s
     """
     status = error.status_code
     message = brief(message_of(_body_of(error)) or _text_of(error)) or "no reason given"
-    code = str(getattr(error, "code", None) or "")
-    codes = {code, str(getattr(error, "type", None) or "")}
+    code = str(error.code or "")
+    codes = {code, str(error.type or "")}
     if status in (400, 413, 422, 500) and any(is_overflow(code, message) for code in codes):
         return overflow(message)
     words = {"address": address, "model": model, "api": api, "said": message, "key_way": key_way}
@@ -129,7 +126,7 @@ def explain_status(error: Any, *, address: str, model: str, api: str, key_way: s
     form = sentences.get(401 if refused else status, OTHER_STATUS)
     sentence = form.format(status=status, **words)
     if 300 <= status < 400:
-        place = brief(error.response.headers.get("location", "")) or "nowhere"
+        place = brief(error.headers.get("location", "")) or "nowhere"
         sentence = ELSEWHERE.format(address=address, status=status, place=place)
         return Fault(sentence, kind=f"status {status}")
     if model and is_about_model(status, codes, message):
@@ -140,7 +137,7 @@ def explain_status(error: Any, *, address: str, model: str, api: str, key_way: s
         sentence,
         passing=_is_passing(error, status, codes) and not NEVER_WORDS.search(message),
         reason=_retry_reason(address, status),
-        retry_after=retry_after(error.response.headers),
+        retry_after=retry_after(error.headers),
         kind=f"status {status}",
     )
 
@@ -151,7 +148,7 @@ def _retry_reason(address: str, status: int) -> str:
     return f"{address} {_RETRY_REASONS.get(status, otherwise)}: status {status}"
 
 
-def _body_of(error: Any) -> Any:
+def _body_of(error: StatusError) -> Any:
     """Return the body, or the first event of an SSE body, in which LiteLLM's proxy reports
     errors.
     """
@@ -161,15 +158,14 @@ def _body_of(error: Any) -> Any:
     return body
 
 
-def _text_of(error: Any) -> str:
+def _text_of(error: StatusError) -> str:
     """Return a body that is not JSON as text, or "" for HTML."""
-    text = getattr(error.response, "text", "")
-    return "" if "<" in text[:200] else text
+    return "" if "<" in error.text[:200] else error.text
 
 
-def _is_passing(error: Any, status: int, codes: set[str]) -> bool:
+def _is_passing(error: StatusError, status: int, codes: set[str]) -> bool:
     # OpenAI sets this header where the status alone would mislead.
-    advice = error.response.headers.get("x-should-retry")
+    advice = error.headers.get("x-should-retry")
     if advice in ("true", "false"):
         return bool(advice == "true")
     return passes(status) and not codes & SPENT_CODES
@@ -194,7 +190,7 @@ def is_about_model(status: int, codes: set[str], message: str) -> bool:
 
 def explain_connection(error: BaseException, address: str) -> FatalError:
     """Return the error for a connection that could not be established."""
-    import ssl  # noqa: PLC0415 - 10 ms; the openai package has it loaded by now
+    import ssl  # noqa: PLC0415 - 10 ms; aiohttp has it loaded by now
 
     causes = list(_causes(error))
     cause = brief(str(causes[-1])) or type(causes[-1]).__name__

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 Ending: TypeAlias = Literal["", "error", "cut", "silent", "unreachable"]
 """How an answer ended: completely (""), with the server's error, with a broken connection, with a
@@ -42,20 +42,3 @@ class WireCapture:
     def end(self, how: Ending) -> None:
         """Mark the answer as failed."""
         self.answers[-1].ended = how
-
-    def refuse(self, wire: str, error: Any, how: Ending = "unreachable") -> None:
-        """Record a request without an answer: an error status, or no connection.
-
-        Args:
-            wire: the wire API of the request.
-            error: the openai package's ``APIStatusError``, or another error of a request.
-            how: the ending if the error has no status.
-        """
-        response = getattr(error, "response", None)
-        if response is None:
-            self.begin(wire, 0)
-            self.end(how)
-            return
-        self.begin(wire, error.status_code, response.headers)
-        self.feed(response.content)
-        self.end("error")

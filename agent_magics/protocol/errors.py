@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent_magics.text.invisible import clean_text
-from agent_magics.text.secrets import KEY_SHAPES
+from agent_magics.text.secrets import ADDRESS_LOGIN, KEY_SHAPES
 
 _MOST_TOLD, _MOST_STEPS = 10_000, 100  # characters of an error, and calls on the way to it
 # What is no person's code: ours, Python's, and packages, which a home and a system have too.
@@ -173,11 +173,11 @@ class FatalError(AgentMagicsError):
     authentication.
 
     The message is one sentence: what, where, what to do. Where that quotes a setting or a server,
-    what has the shape of a known key is left out.
+    what has the shape of a known key is left out, and so is a login within an address.
     """
 
     def __str__(self) -> str:
-        return re.sub(KEY_SHAPES, "[API key]", super().__str__())
+        return re.sub(f"{ADDRESS_LOGIN}|{KEY_SHAPES}", "[API key]", super().__str__())
 
     def __repr__(self) -> str:  # which a cell shows whose last line is the error
         return f"{_type_name(self)}({str(self)!r})"

@@ -10,6 +10,7 @@ STATEMENTS = {
     "floor": "import openai; openai.AsyncOpenAI",
 }
 HEAVY = (
+    "aiohttp",
     "openai",
     "pydantic",
     "mcp",

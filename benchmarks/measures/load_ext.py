@@ -1,6 +1,6 @@
 """Measures ``%load_ext agent_magics`` in an IPython shell that is already running.
 
-The extension imports ``openai`` on a thread of its own, so three figures matter: the wall time
+The extension imports ``aiohttp`` on a thread of its own, so three figures matter: the wall time
 until the prompt is back, the CPU time of the process until then, and all CPU time until the thread
 has ended.
 """

@@ -103,7 +103,7 @@ def _printed(program: str, profile: Path) -> Any:
 def test_loading_imports_nothing_heavy(tmp_path: Path) -> None:
     """What is warmed up comes on a thread, which this probe never lets start."""
     loaded, started = _printed(PROBE, tmp_path)
-    heavy = {"openai", "pydantic", "mcp", "ipywidgets", "anywidget", "numpy", "pandas", "httpx"}
+    heavy = {"aiohttp", "pydantic", "mcp", "ipywidgets", "anywidget", "numpy", "pandas", "httpx"}
     assert not heavy & {name.partition(".")[0] for name in loaded}
     # Of our own modules only those that the magics are made of, which do not grow with the rest.
     ours = [name for name in loaded if name.startswith("agent_magics.")]
@@ -135,9 +135,9 @@ print(json.dumps([sorted(warm), sorted({{*sys.modules}} - warm), collections, kn
 @pytest.mark.parametrize("many", [0, 2_500_000])
 def test_the_first_cell_waits_for_nothing_of_before(tmp_path: Path, many: int) -> None:
     warm, loaded, collections, known = _printed(FIRST.format(many=many), tmp_path)
-    # The client's transport, tools of installed packages, one garbage collection where it is short.
-    assert ("httpcore2" in warm, known, collections) == (True, 1, not many)
-    below = ("agent_magics.tools", "agent_magics.patch", "agent_magics.symbols", "openai")
+    # The HTTP client, tools of installed packages, one garbage collection where it is short.
+    assert ("aiohttp" in warm, known, collections) == (True, 1, not many)
+    below = ("agent_magics.tools", "agent_magics.patch", "agent_magics.symbols", "aiohttp")
     assert not [name for name in loaded if name.startswith(below)]
     seldom = ("agent_magics.rows", "agent_magics.elsewhere", "agent_magics.serve")
     assert not [name for name in (*warm, *loaded) if name.startswith(seldom)]

@@ -28,7 +28,7 @@ _PACKAGES = (
     "ipywidgets",
     "anywidget",
     "pydantic",
-    "openai",
+    "aiohttp",
 )
 
 

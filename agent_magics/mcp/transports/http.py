@@ -15,6 +15,7 @@ from agent_magics.mcp.server_secrets import Redactor
 from agent_magics.mcp.transports.addresses import LoginAddresses
 from agent_magics.mcp.transports.asked import Unanswered
 from agent_magics.mcp.transports.bodies import MOST_OF_ONE, PLAIN, limit_body
+from agent_magics.mcp.transports.logs import keep_keys_out
 from agent_magics.mcp.transports.oauth import Tokens
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.mcp import McpServerConfig
@@ -101,6 +102,7 @@ class HttpTransport:
         return await self._stack.__aexit__(*error)
 
     async def _connect(self) -> AbstractAsyncContextManager[Any]:
+        keep_keys_out()
         address = self._config.url or ""  # always set for this transport
         if self._config.transport == "sse":
             return sse_client(

@@ -29,6 +29,7 @@ from agent_magics.mcp.endings import LoginNeeded
 from agent_magics.mcp.server_secrets import Redactor
 from agent_magics.mcp.transports.addresses import LoginAddresses
 from agent_magics.mcp.transports.bodies import PLAIN, limit_body
+from agent_magics.mcp.transports.logs import keep_keys_out
 from agent_magics.mcp.transports.receiver import RedirectReceiver
 from agent_magics.models.providers.credentials import drop_key, keep_key, kept_secret
 from agent_magics.protocol.errors import FatalError, clause
@@ -238,6 +239,7 @@ async def _refuse(*_: Any) -> Any:
 
 async def _request_login(config: McpServerConfig, auth: httpx2.Auth) -> None:
     """Send requests that make the server require a login; some require it only after initialize."""
+    keep_keys_out()
     hello = {
         "jsonrpc": "2.0",
         "id": 1,

@@ -280,10 +280,20 @@ def check_address(address: str | None) -> str | None:
     """
     with suppress(ValueError):  # a port that is none
         parts = urlsplit((address or OPENAI_ADDRESS).strip())
-        is_whole = parts.hostname and not re.search(r"\s", parts.netloc) and parts.port != 0
-        if is_whole and parts.scheme in ("http", "https"):
+        is_whole = not re.search(r"\s", parts.netloc) and parts.port != 0
+        if is_whole and parts.scheme in ("http", "https") and _is_host(parts.hostname or ""):
             return address
     raise ValueError("is no address of a server, such as http://localhost:11434/v1.")
+
+
+def _is_host(name: str) -> bool:
+    """Return whether a name can be looked up: its labels have 1 to 63 characters (RFC 1035, 2.3.4).
+
+    Raises:
+        ValueError: a label beyond ASCII cannot be written in ASCII.
+    """
+    written = name if name.isascii() else name.encode("idna").decode()
+    return all(0 < len(label) < 64 for label in written.removesuffix(".").split("."))
 
 
 def split_query(address: str) -> tuple[str, dict[str, str]]:

@@ -49,7 +49,7 @@ def key_name_in_use(address: str) -> str:
 
 def key_of(address: str) -> str:
     """Return the key for `address` from the environment, or ""."""
-    return os.environ.get(key_name_in_use(address), "")
+    return os.environ.get(key_name_in_use(address), "").strip()
 
 
 def shared_key_of(address: str) -> str:
@@ -63,12 +63,12 @@ def shared_key_of(address: str) -> str:
     row = endpoint_of(address)
     if row.name or row.key_names or os.environ.get("OPENAI_BASE_URL"):
         return ""
-    return os.environ.get("OPENAI_API_KEY", "")
+    return os.environ.get("OPENAI_API_KEY", "").strip()
 
 
 def environment_keys(environment: Mapping[str, str]) -> tuple[str, ...]:
     """Return all keys of known servers in an environment; they must not be written anywhere."""
-    return tuple(filter(None, map(environment.get, _all_key_names())))
+    return tuple(filter(None, (environment.get(name, "").strip() for name in _all_key_names())))
 
 
 @cache

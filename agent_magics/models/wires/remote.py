@@ -1,10 +1,8 @@
 """Sends requests to a server: key, address, connections, choice of the wire API.
 
-Of the openai package we use authentication, time-outs and error classes. Two of its slow paths are
-bypassed: it would walk the whole history on every request, and build a model object for every
-streamed event. So the request is sent as bytes that are mostly encoded already, and the answer is
-read as bytes, of which only needed events are parsed. Its own retries are off, because ours are
-shown (`retry`).
+The request is sent as bytes that are mostly encoded already, and the answer is read as bytes, of
+which only needed events are parsed. A client library would walk the whole history on every request,
+build a model object for every streamed event, and repeat requests without showing it (`retry`).
 """
 
 import asyncio
@@ -12,21 +10,12 @@ import difflib
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
-from types import ModuleType
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 from weakref import WeakKeyDictionary
 
 from agent_magics.models.access import ServerAccess
 from agent_magics.models.base import ModelEvent, ModelRequest
-from agent_magics.models.bounds import check_encoding
-from agent_magics.models.faults import (
-    Fault,
-    UnknownModel,
-    UnsupportedWire,
-    brief,
-    cut_short,
-    silent,
-)
+from agent_magics.models.faults import Fault, UnknownModel, UnsupportedWire, brief
 from agent_magics.models.providers import credentials
 from agent_magics.models.providers.endpoints import (
     WireName,
@@ -37,37 +26,25 @@ from agent_magics.models.providers.endpoints import (
     wires_of,
 )
 from agent_magics.models.providers.keys import way_to_mend
-from agent_magics.models.refusals import explain_connection, explain_status
+from agent_magics.models.refusals import StatusError, explain_status
 from agent_magics.models.retry import RetryPolicy, stream_with_retries
-from agent_magics.models.sdk import (
-    bounded_client,
-    close_at_end,
-    is_timeout,
-    load_openai,
-    loaded_openai,
-    transport_errors,
+from agent_magics.models.transport import (
+    Reply,
+    Streamed,
+    Transport,
+    await_aiohttp,
+    open_transport,
 )
-from agent_magics.models.wire_capture import Ending, WireCapture
+from agent_magics.models.wire_capture import WireCapture
 from agent_magics.models.wires.answer import AnswerDecoder, read_answer
 from agent_magics.models.wires.answer_schema import is_refusal
 from agent_magics.protocol.errors import FatalError, clause, short_message
-from agent_magics.protocol.items import JsonMapping, Usage
+from agent_magics.protocol.items import JsonMapping, Usage, json_or
 
-# Seconds for establishing a connection, and for the list of a server's models.
-CONNECT_TIMEOUT = 10.0
+# Seconds for the list of a server's models.
 MODELS_TIMEOUT = 5.0
 # Limit on the names read of such a list.
 MOST_MODELS = 2000
-
-# The first header makes the package return the unread response, as its `with_streaming_response`
-# does.
-HEADERS = {
-    "X-Stainless-Raw-Response": "stream",
-    "Content-Type": "application/json",
-    "Accept": "text/event-stream",
-}
-# No redirects: they would send a key in a non-standard header (Azure's) to another host.
-OPTIONS = {"headers": HEADERS, "follow_redirects": False}
 
 
 class Wire(Protocol):
@@ -121,7 +98,9 @@ class RemoteModel:
         self._timeout = timeout
         self._retries = retries or RetryPolicy()
         self._without_schema: set[tuple[str, str]] = set()
-        self._clients: WeakKeyDictionary[Any, dict[tuple[str, str], Any]] = WeakKeyDictionary()
+        self._transports: WeakKeyDictionary[
+            asyncio.AbstractEventLoop, dict[tuple[str, str], Transport]
+        ] = WeakKeyDictionary()
 
     @property
     def source(self) -> str:
@@ -152,8 +131,8 @@ class RemoteModel:
 
     async def close(self) -> None:
         """Close this loop's connections; the next request opens new ones."""
-        for client in self._clients.pop(asyncio.get_running_loop(), {}).values():
-            await client.close()
+        for transport in self._transports.pop(asyncio.get_running_loop(), {}).values():
+            await transport.close()
 
     # -- one request ------------------------------------------------------------------------------
 
@@ -201,56 +180,43 @@ class RemoteModel:
     async def _post(self, wire: Wire, request: ModelRequest) -> AsyncGenerator[bytes, None]:
         """Post the request and yield the answer's bytes as they arrive."""
         capture = request.capture or WireCapture()
-        response = await self._answer_to(wire, request, capture)
-        answer, address = response.http_response, self._access.address
+        answer = await self._answer_to(wire, request, capture)
         try:
-            self._check_wire(wire, address, answer.headers)
-            capture.begin(wire.name, answer.status_code, answer.headers)
-            check_encoding(answer.headers)
-            async for chunk in answer.aiter_bytes():
-                capture.feed(chunk)
-                yield chunk
-        except transport_errors() as error:
-            if is_timeout(error):
-                capture.end("silent")
-                raise silent(address, self._timeout) from None
-            capture.end("cut")
-            reason = brief(short_message(error)) or type(error).__name__
-            raise cut_short(f"the connection to {address} broke: {reason}") from None
+            self._check_wire(wire, self._access.address, answer.headers)
+            capture.begin(wire.name, answer.status, answer.headers)
+            try:
+                async with aclosing(answer.chunks()) as chunks:
+                    async for chunk in chunks:
+                        capture.feed(chunk)
+                        yield chunk
+            except Fault as fault:
+                capture.end("silent" if fault.kind == "timed out" else "cut")
+                raise
         finally:
-            await response.close()
+            answer.close()
 
-    async def _answer_to(self, wire: Wire, request: ModelRequest, capture: WireCapture) -> Any:
-        """Post the request and return the response, of which the headers have arrived."""
-        key, address = await self._access.key(), self._access.address
-        # Imported in a thread, since the loop serves running commands and questions meanwhile; also
-        # if another thread has begun the import.
-        loop = asyncio.get_running_loop()
-        openai = loaded_openai()
-        if openai is None:
-            openai = await loop.run_in_executor(None, load_openai)
+    async def _answer_to(self, wire: Wire, request: ModelRequest, capture: WireCapture) -> Streamed:
+        """Post the request and return the answer, of which the headers have arrived."""
+        transport = await self._transport()
+        address = transport.address
         try:
-            # The client's time-outs are per read; this one also ends headers that arrive byte by
-            # byte.
-            async with asyncio.timeout(self._timeout + CONNECT_TIMEOUT):
-                return await self._client(openai, key, address).post(
-                    wire.path,
-                    cast_to=object,
-                    content=wire.body(request, address),
-                    options=OPTIONS,
-                    stream=True,
-                )
-        except TimeoutError:
-            capture.refuse(wire.name, None, "silent")
-            raise silent(address, self._timeout) from None
-        except openai.APIError as error:
-            if getattr(error, "status_code", None) == 401:
-                credentials.forget_key(address)
-            how: Ending = "silent" if isinstance(error, openai.APITimeoutError) else "unreachable"
-            capture.refuse(wire.name, error, how)
-            if isinstance(error, openai.APIStatusError):
-                self._check_wire(wire, address, error.response.headers)
-            raise self._explain(openai, error, wire, request) from None
+            answer = await transport.stream(transport.url(wire.path), wire.body(request, address))
+        except Fault as fault:
+            capture.begin(wire.name, 0)
+            capture.end("silent" if fault.kind == "timed out" else "unreachable")
+            raise
+        if answer.status < 300:
+            return answer
+        try:
+            reply = await answer.whole()
+        finally:
+            answer.close()
+        capture.begin(wire.name, reply.status, reply.headers)
+        capture.feed(reply.content)
+        capture.end("error")
+        refusal = refusal_of(reply, address, request.model, wire.api)
+        self._check_wire(wire, address, reply.headers)
+        raise refusal
 
     def _check_wire(self, wire: Wire, address: str, headers: Mapping[str, str]) -> None:
         """Reject a wire API that was only tried if the server is known to have a better one.
@@ -264,41 +230,16 @@ class RemoteModel:
 
     # -- connections ------------------------------------------------------------------------------
 
-    def _client(self, openai: ModuleType, key: str, address: str) -> Any:
-        """Return the HTTP client of this event loop for a key and an address."""
-        clients = self._clients.setdefault(asyncio.get_running_loop(), {})
-        if (key, address) not in clients:
-            bare, query = split_query(address)
-            connections = bounded_client(openai)
-            close_at_end(self, connections)
-            clients[key, address] = openai.AsyncOpenAI(
-                api_key=key,
-                base_url=bare,
-                timeout=openai.Timeout(self._timeout, connect=min(CONNECT_TIMEOUT, self._timeout)),
-                max_retries=0,
-                default_query=query or None,
-                default_headers=self._access.key_headers(key),
-                http_client=connections,
-            )
-        return clients[key, address]
+    async def _transport(self) -> Transport:
+        """Return the connections of this event loop for the present key and address."""
+        await await_aiohttp()
+        key = await self._access.key()
+        opened = self._transports.setdefault(asyncio.get_running_loop(), {})
+        if (key, self._access.address) not in opened:
+            opened[key, self._access.address] = open_transport(self._access, key, self._timeout)
+        return opened[key, self._access.address]
 
     # -- errors -----------------------------------------------------------------------------------
-
-    def _explain(
-        self, openai: ModuleType, error: Any, wire: Wire, request: ModelRequest
-    ) -> FatalError:
-        address = self._access.address
-        if isinstance(error, openai.APIStatusError):
-            return explain_status(
-                error,
-                address=address,
-                model=request.model,
-                api=wire.api,
-                key_way=way_to_mend(address),
-            )
-        if isinstance(error, openai.APITimeoutError):
-            return silent(address, self._timeout)
-        return explain_connection(error, address)
 
     async def _name_models(self, fault: UnknownModel, request: ModelRequest) -> Fault:
         """Return the error with names of the server's models that resemble the requested one."""
@@ -311,16 +252,27 @@ class RemoteModel:
 
     async def _models(self) -> list[str]:
         """Return the names of the server's models, [] if it does not list them in time."""
-        openai = loaded_openai() or load_openai()
-        client = self._client(openai, await self._access.key(), self._access.address)
         try:
             async with asyncio.timeout(MODELS_TIMEOUT):
-                listed = await client.get(
-                    "/models", cast_to=object, options={"follow_redirects": False}
-                )
-        except (openai.OpenAIError, TimeoutError, ValueError, RecursionError):
+                transport = await self._transport()
+                reply = await transport.get(transport.url("/models"))
+        except (FatalError, TimeoutError):
             return []
+        listed = json_or(reply.content, None)
         rows = listed.get("data") if isinstance(listed, dict) else None
         rows = rows if isinstance(rows, list) else []
         names = (row.get("id") for row in rows[:MOST_MODELS] if isinstance(row, dict))
         return [brief(name) for name in names if isinstance(name, str)]
+
+
+def refusal_of(reply: Reply, address: str, model: str, api: str) -> FatalError:
+    """Return the error for an answer with an error status; a key that was refused is forgotten."""
+    if reply.status == 401:
+        credentials.forget_key(address)
+    return explain_status(
+        StatusError(reply.status, reply.headers, reply.content),
+        address=address,
+        model=model,
+        api=api,
+        key_way=way_to_mend(address),
+    )

@@ -16,12 +16,11 @@ from agent_magics.models.faults import Fault, UnsupportedWire, brief
 from agent_magics.models.provider import MODEL_CLASSES
 from agent_magics.models.providers.endpoints import wires_of
 from agent_magics.models.retry import RetryPolicy
-from agent_magics.models.wires.remote import Wire
+from agent_magics.models.transport import Reply, Transport, connect
+from agent_magics.models.wires.remote import Wire, refusal_of
 from agent_magics.protocol.config import Settings
 from agent_magics.protocol.errors import FatalError
 from agent_magics.rows.remote.client import TIMEOUT
-from agent_magics.rows.remote.exchange import refusal_of
-from agent_magics.rows.remote.transport import Reply, Transport, connect
 
 WINDOW = "24h"
 ENDED = frozenset(("completed", "failed", "expired", "cancelled"))

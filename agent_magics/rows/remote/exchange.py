@@ -14,16 +14,11 @@ from agent_magics.models.base import (
     TranscriptMaker,
 )
 from agent_magics.models.faults import FEW_TRIES, Fault, Garbled, brief
-from agent_magics.models.providers import credentials
-from agent_magics.models.providers.keys import way_to_mend
-from agent_magics.models.refusals import StatusError, explain_status
 from agent_magics.models.wires.answer import parse_event
 from agent_magics.models.wires.bodies import compact
 from agent_magics.models.wires.remote import Wire
-from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import AssistantMessage, Item, Usage, UserMessage
 from agent_magics.rows.asking import RowAnswer, Terms
-from agent_magics.rows.remote.transport import Reply
 
 # Bytes of an answer that is read without a look at each of its parts, which count there.
 PLAIN = 1 << 20
@@ -100,19 +95,6 @@ class RequestForm:
     def _encode(self, items: Sequence[Item]) -> bytes:
         request = request_of(self.terms, items, has_schema=self.has_schema)
         return self.wire.body(request, self._address)
-
-
-def refusal_of(reply: Reply, address: str, model: str, api: str) -> FatalError:
-    """Return the error for an answer with an error status; a key that was refused is forgotten."""
-    if reply.status == 401:
-        credentials.forget_key(address)
-    return explain_status(
-        StatusError(reply.status, reply.headers, reply.content),
-        address=address,
-        model=model,
-        api=api,
-        key_way=way_to_mend(address),
-    )
 
 
 def read_answer(

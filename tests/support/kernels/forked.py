@@ -41,12 +41,11 @@ _TEMPLATE = (
 _MODULES = (
     *("ipykernel.kernelapp", "ipykernel.zmqshell", "ipykernel.debugger"),
     *("IPython.core.completer", "markdown_it", "pydantic", "aiohttp"),
-    *("openai.resources.chat", "openai.resources.responses", "httpcore2"),
 )
 # Of agent-magics: the magics, what they warm up, and where the tools are that a first cell has.
 _OWN = (
     *("kernel.cells", "kernel.magics", "kernel.commands.serving"),
-    *("models.sdk", "models.wires.responses.model", "tools.catalog.discovery"),
+    *("models.transport", "models.wires.responses.model", "tools.catalog.discovery"),
 )
 _ENVIRONMENT = 1 << 20  # bytes that are enough for one
 

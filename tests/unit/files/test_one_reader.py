@@ -49,7 +49,7 @@ REASONS = {
         "symbols/servers/session.py"
     ),
     "files of batches, which this process has made in a folder of the person's own": (
-        "rows/batches/pack.py rows/batches/results.py rows/remote/transport.py"
+        "rows/batches/pack.py rows/batches/results.py models/transport.py"
     ),
     "journals and records of this person's own, see the law of journals": (
         "records/index.py records/reading.py rows/store.py"

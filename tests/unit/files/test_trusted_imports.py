@@ -106,7 +106,7 @@ def test_an_environment_inside_the_workspace_is_trusted_and_what_stands_beside_i
 SCRIPT = """
 import asyncio, pathlib, threading
 import agent_magics
-for name in ("openai", "pydantic", "platformdirs", "anywidget", "mcp", "tomllib", "httpx2"):
+for name in ("aiohttp", "pydantic", "platformdirs", "anywidget", "mcp", "tomllib", "yarl"):
     pathlib.Path(f"{name}.py").write_text(HOSTILE.format(name=name))
 from agent_magics import Agent, Call, ScriptedModel, tool
 
@@ -120,8 +120,8 @@ agent = Agent(ScriptedModel([Call("mine", {}), "Done."]), tools=[mine], approval
 result = agent.run_sync("Go.")
 assert "a word" in str([item for item in agent.session.conversation.history.items]), result
 Agent("gpt-x", api_key="k", base_url="http://127.0.0.1:9/v1")
-from agent_magics.models.sdk import load_openai
-print(load_openai().__file__)
+from agent_magics.models.transport import load_aiohttp
+print(load_aiohttp().__file__)
 threading.Thread(target=__import__, args=("alone",)).start()
 """
 
@@ -135,7 +135,7 @@ def test_a_script_of_the_person_finds_its_own_modules_and_we_do_not(tmp_path):
         [sys.executable, "run.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr
-    assert "site-packages/openai" in done.stdout
+    assert "site-packages/aiohttp" in done.stdout
     assert done.stdout.endswith("alone\n"), "what only the person can have meant is found"
     assert not list(tmp_path.glob("hostile-*"))
 

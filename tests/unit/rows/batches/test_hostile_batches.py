@@ -9,12 +9,12 @@ from yarl import URL
 
 from agent_magics.models.access import ServerAccess
 from agent_magics.models.provider import MODEL_CLASSES
+from agent_magics.models.transport import Reply
 from agent_magics.protocol.codec import is_typed
 from agent_magics.protocol.errors import FatalError
 from agent_magics.rows.asking import Terms
 from agent_magics.rows.batches.api import TOKEN, BatchApi, hours_left
 from agent_magics.rows.batches.results import _result
-from agent_magics.rows.remote.transport import Reply
 
 HOSTILE = (None, True, -1, 1e400, 10**30, "", "../y", "\ud800", "x" * 3_000, [], [1], {}, {"a": 1})
 BATCH = {

@@ -7,18 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_magics.models.transport import Reply
 from agent_magics.models.wires.chat.model import ChatWire
+from agent_magics.models.wires.remote import refusal_of
 from agent_magics.models.wires.responses.model import ResponsesWire
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import AssistantMessage, InputText, UserMessage
 from agent_magics.rows.asking import Terms
-from agent_magics.rows.remote.exchange import (
-    RequestForm,
-    read_answer,
-    refusal_of,
-    request_of,
-)
-from agent_magics.rows.remote.transport import Reply
+from agent_magics.rows.remote.exchange import RequestForm, read_answer, request_of
 
 ADDRESS = "http://127.0.0.1:9"
 WIRES = [ResponsesWire, ChatWire]

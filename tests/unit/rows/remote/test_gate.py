@@ -5,11 +5,11 @@ import asyncio
 import pytest
 from aiohttp import web
 
+from agent_magics.models.transport import Reply
 from agent_magics.rows.remote import gate as gates
 from agent_magics.rows.remote.client import OpenServer
 from agent_magics.rows.remote.gate import Gate
 from agent_magics.rows.remote.limits import Knowledge
-from agent_magics.rows.remote.transport import Reply
 from tests.support.models import row_server
 from tests.support.models.row_server import Program, Settings
 from tests.support.rows.virtual_loop import Clock, run_at_once

@@ -470,16 +470,16 @@ def test_cancelling_closes_the_connection():
 def test_nothing_heavy_is_imported_before_the_first_request():
     program = """
 import sys
-from agent_magics.models import base, sdk
+from agent_magics.models import base, transport
 from agent_magics.models.recordings import format, replay, scripted
 from agent_magics.models.wires.responses import items, model as responses
 from agent_magics.rows.remote import client
-heavy = {"aiohttp", "openai", "pydantic", "pydantic_core", "httpx2", "IPython", "mcp"}
+heavy = {"aiohttp", "pydantic", "pydantic_core", "httpx2", "IPython", "mcp"}
 assert not heavy & set(sys.modules), heavy & set(sys.modules)
 model = responses.ResponsesModel(api_key="x")
 assert not heavy & set(sys.modules), heavy & set(sys.modules)
-sdk.load_openai()
-assert "openai" in sys.modules
+transport.load_aiohttp()
+assert "aiohttp" in sys.modules
 """
     root = Path(agent_magics.__file__).parents[1]
     command = [sys.executable, "-c", program]
