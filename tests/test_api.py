@@ -91,6 +91,27 @@ def test_a_whole_run_works_without_jupyter():
     assert [name for name, (success, _) in told["calls"].items() if not success] == []
 
 
+FIRST_TURN = """
+import sys
+from agent_magics import Agent, Call, ScriptedModel, tool
+
+@tool
+def note(text: str) -> str:
+    "Say it back."
+    return f"noted {text}"
+
+model = ScriptedModel([Call("note", {"text": "x"}), "Done."])
+with Agent(model, [note], approval="never") as agent:
+    assert agent.run_sync("Go").status == "completed"
+print(*sys.modules)
+"""
+
+
+def test_a_first_turn_with_a_plain_tool_imports_none_of_what_takes_long():
+    modules = run_script(FIRST_TURN, "-W", "error").split()
+    assert {"pydantic", "annotated_types"}.isdisjoint(modules)
+
+
 def test_the_lazy_names_are_there_and_others_are_not():
     for name in agent_magics.__all__:
         assert getattr(agent_magics, name) is not None

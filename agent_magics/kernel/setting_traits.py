@@ -14,7 +14,6 @@ from agent_magics.settings.table import (
     SETTINGS,
     base_of,
     choices_of,
-    least_of,
     settings_in,
 )
 
@@ -27,7 +26,7 @@ _NUMBERS: Mapping[Any, tuple[type[TraitType[Any, Any]], type]] = {
 
 
 def make_trait(name: str) -> TraitType[Any, Any]:
-    """Return the trait of a setting; pydantic checks its value when a cell uses it."""
+    """Return the trait of a setting; its value is checked when a cell uses it."""
     base, setting = base_of(name), SETTINGS[name]
     default = getattr(DEFAULTS, name) if setting.in_notebook is None else setting.in_notebook
     if choices_of(name):
@@ -36,7 +35,7 @@ def make_trait(name: str) -> TraitType[Any, Any]:
         trait = Bool(default, help=setting.help)
     elif base in _NUMBERS:
         kind, _ = _NUMBERS[base]
-        trait = kind(default, min=least_of(name), allow_none=default is None, help=setting.help)
+        trait = kind(default, min=setting.least, allow_none=default is None, help=setting.help)
     elif base in _TEXTS:
         trait = Unicode("" if default is None else str(default), help=setting.help)
     elif name == "tools":

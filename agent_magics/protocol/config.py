@@ -12,8 +12,6 @@ from enum import Flag, StrEnum, auto
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from annotated_types import Ge, Gt, MinLen
-
 DEFAULT_MODEL = "gpt-5.5"
 
 
@@ -84,6 +82,8 @@ class Setting:
         option: names of the `%%agent` option, separated by spaces; "" means
             `--name-of-the-setting`.
         metavar: placeholder for the value in the help of that option.
+        least: the least value of a number, or length of a text; None where there is none.
+        above: what a number must be greater than; None where that does not matter.
         strictest_first: the values, strictest first, where a project may make it stricter and the
             values are neither numbers (smaller is stricter) nor booleans (False is stricter).
         variable: an environment variable that also sets it.
@@ -94,6 +94,8 @@ class Setting:
     where: Where = FILES
     option: str = ""
     metavar: str | None = None
+    least: int | None = None
+    above: int | None = None
     strictest_first: tuple[str, ...] = ()
     variable: str = ""
     in_notebook: Any = None
@@ -125,8 +127,7 @@ class RunConfig:
 
     model: Annotated[
         str,
-        MinLen(1),
-        Setting(help="The model's name at the provider.", where=CELL, option="--model -m"),
+        Setting(help="The model's name at the provider.", where=CELL, option="--model -m", least=1),
     ] = DEFAULT_MODEL
     cwd: Annotated[
         Path,
@@ -172,13 +173,14 @@ class RunConfig:
         Setting(
             help="Requests to the model in one run, before it ends politely.",
             where=CELL | Where.PROJECT,
+            least=1,
         ),
-        Ge(1),
     ] = 100
     max_tokens: Annotated[
         int | None,
-        Setting(help="Tokens of one run, in and out, likewise.", where=CELL | Where.PROJECT),
-        Ge(1),
+        Setting(
+            help="Tokens of one run, in and out, likewise.", where=CELL | Where.PROJECT, least=1
+        ),
     ] = None
     max_cost: Annotated[
         float | None,
@@ -186,8 +188,8 @@ class RunConfig:
             help="What one run may cost in USD, likewise.",
             where=CELL | Where.PROJECT,
             metavar="USD",
+            above=0,
         ),
-        Gt(0),
     ] = None
     python: Annotated[
         PythonPlace,
@@ -202,13 +204,12 @@ class RunConfig:
         Setting(
             help="Characters that the model reads of one call's output.",
             where=FILES | Where.PROJECT,
+            least=1,
         ),
-        Ge(1),
     ] = 10_000
     context_window: Annotated[
         int | None,
-        Setting(help="Tokens that the model can read; None is what is known of it."),
-        Ge(1),
+        Setting(help="Tokens that the model can read; None is what is known of it.", least=1),
     ] = None
     loops: Annotated[
         LoopLimits,
@@ -249,8 +250,11 @@ class Settings(RunConfig):
 
     name: Annotated[
         str,
-        MinLen(1),
-        Setting(help="Which agent; each has its own conversation.", where=NOTEBOOK | Where.CELL),
+        Setting(
+            help="Which agent; each has its own conversation.",
+            where=NOTEBOOK | Where.CELL,
+            least=1,
+        ),
     ] = "default"
     tools: Annotated[
         # Names, functions or handlers; the tool catalogue, a layer above, validates them.
@@ -324,13 +328,11 @@ class Settings(RunConfig):
     ] = ()
     tool_budget: Annotated[
         int,
-        Setting(help="Estimated tokens of all tools, above which some are deferred."),
-        Ge(0),
+        Setting(help="Estimated tokens of all tools, above which some are deferred.", least=0),
     ] = 10_000
     rollout_days: Annotated[
         int,
-        Setting(help="Days with work for which recorded conversations are kept."),
-        Ge(1),
+        Setting(help="Days with work for which recorded conversations are kept.", least=1),
     ] = 90
 
 

@@ -6,8 +6,6 @@ from enum import StrEnum
 from types import UnionType
 from typing import Any, TypeAlias, get_args, get_origin
 
-from annotated_types import Ge, Gt
-
 from agent_magics.protocol.config import Setting, Settings, Where
 
 Kind: TypeAlias = Any  # a type annotation, which no type describes
@@ -41,23 +39,17 @@ def schema_of(name: str) -> dict[str, object]:
         return {"type": "array", "items": {"type": "string"}}
     kind = get_args(base)[0] if isinstance(base, UnionType) else base
     found: dict[str, object] = {"type": _JSON_TYPES[kind]} if kind in _JSON_TYPES else {}
-    for mark in get_args(KINDS[name]) if found else ():
-        if isinstance(mark, Ge):
-            found["minimum"] = mark.ge
-        elif isinstance(mark, Gt):
-            found["exclusiveMinimum"] = mark.gt
+    setting = SETTINGS[name]
+    if setting.least is not None and kind is not str:
+        found["minimum"] = setting.least
+    if setting.above is not None:
+        found["exclusiveMinimum"] = setting.above
     return found
 
 
 def base_of(name: str) -> Kind:
     """Return the type of a setting without its annotations."""
     return get_args(KINDS[name])[0]
-
-
-def least_of(name: str) -> int | None:
-    """Return the lower bound of a numeric setting; None where it has none."""
-    bounds = (getattr(mark, "ge", None) for mark in get_args(KINDS[name]))
-    return next((bound for bound in bounds if bound is not None), None)
 
 
 def choices_of(name: str) -> tuple[str, ...]:

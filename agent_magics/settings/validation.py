@@ -2,12 +2,13 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
+from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from types import GenericAlias
-from typing import Annotated, Any, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from agent_magics.models.providers.catalog import DATE, find_model
 from agent_magics.models.providers.endpoints import check_address, endpoint_of
@@ -23,7 +24,7 @@ from agent_magics.protocol.config import (
     Setting,
 )
 from agent_magics.protocol.errors import FatalError
-from agent_magics.settings.table import KINDS, SETTINGS, Kind, choices_of, least_of
+from agent_magics.settings.table import KINDS, SETTINGS, Kind, choices_of
 from agent_magics.text.brief import brief, meant
 
 _LONGEST_SHOWN = 300  # characters of a value
@@ -57,11 +58,11 @@ def validated(given: Mapping[str, object]) -> dict[str, Any]:
 
 
 def _validated(name: str, value: object) -> Any:
-    import pydantic  # noqa: PLC0415 - 0.1 s that loading the extension need not wait for
+    from pydantic_core import ValidationError  # noqa: PLC0415 - 25 ms, before the first agent
 
     try:
-        return _adapter(name).validate_python(value)
-    except pydantic.ValidationError as error:
+        return _validator(name).validate_python(value)
+    except ValidationError as error:
         first = error.errors()[0]
         problem = _problem(name, str(first["type"]), first.get("ctx", {}))
         raise FatalError(f"{name}{_shown(name, value)} {problem}") from None
@@ -72,41 +73,6 @@ def _shown(name: str, value: object) -> str:
     if name == "api_key":
         return ""
     return f"={_KEY_IN_ADDRESS.sub('…', brief(repr(value), _LONGEST_SHOWN))}"
-
-
-@cache
-def _adapter(name: str) -> Any:
-    import pydantic  # noqa: PLC0415 - as above
-
-    strict = pydantic.Field(strict=True)
-    unchecked: Any = pydantic.SkipValidation
-    checks: dict[Kind, Any] = {
-        Address: pydantic.AfterValidator(check_address),
-        Folder: pydantic.BeforeValidator(_existing_folder),
-        Features: pydantic.BeforeValidator(lambda given: check_features(given or {})),
-        CheckedByUser: unchecked(),
-        LoopLimits: Annotated[LoopLimits, pydantic.BeforeValidator(_limits)],
-        bool: Annotated[bool, strict],
-        str: Annotated[str, strict],
-        int: Annotated[int, strict],
-        float: Annotated[float, strict, pydantic.AllowInfNan(False)],
-    }
-    return pydantic.TypeAdapter(_with_checks(KINDS[name], checks))
-
-
-def _with_checks(kind: Kind, checks: Mapping[Kind, object]) -> Kind:
-    """Return a type with our markers and plain numbers replaced by pydantic's constraints."""
-    origin: object = get_origin(kind)
-    if origin is Annotated:
-        base, *marks = get_args(kind)
-        kept = [checks.get(mark, mark) for mark in marks if not isinstance(mark, Setting)]
-        base = _with_checks(base, checks)
-        return Annotated[(base, *kept)] if kept else base
-    if origin is tuple:
-        return GenericAlias(tuple, (_with_checks(get_args(kind)[0], checks), ...))
-    if kind in (int | None, float | None, str | None):
-        return _with_checks(get_args(kind)[0], checks) | None
-    return checks.get(kind, kind)
 
 
 def _existing_folder(path: object) -> Path:
@@ -141,6 +107,70 @@ def _limits(value: object) -> Any:
     return LoopLimits(**value)
 
 
+# Schemas of pydantic's core: plain dictionaries, whose keys `pydantic_core.core_schema` documents.
+# To import the rest of pydantic and let it make them would add 60 ms to each first turn.
+
+
+@cache
+def _validator(name: str) -> Any:
+    from pydantic_core import SchemaValidator  # noqa: PLC0415 - as above
+
+    return SchemaValidator(_schema_of(KINDS[name]))
+
+
+def _by(function: Callable[[Any], Any]) -> Any:
+    return {"type": "function-plain", "function": {"type": "no-info", "function": function}}
+
+
+_SCHEMAS: Mapping[Kind, Any] = {
+    bool: {"type": "bool", "strict": True},
+    str: {"type": "str", "strict": True},
+    int: {"type": "int", "strict": True},
+    float: {"type": "float", "strict": True, "allow_inf_nan": False},
+    Path: {"type": "is-instance", "cls": Path},
+    Callable: {"type": "callable"},
+    LoopLimits: _by(_limits),
+    Folder: _by(_existing_folder),
+    Features: _by(lambda given: check_features(given or {})),
+    CheckedByUser: {"type": "any"},
+}
+
+
+def _schema_of(kind: Kind, bounds: Mapping[str, int] = {}) -> Any:
+    """Return pydantic's core schema of a setting's type; `bounds` are keys of a number or text."""
+    origin: object = get_origin(kind)
+    arguments = get_args(kind)
+    if origin is Annotated:
+        return _schema_of_annotated(*arguments)
+    if origin is UnionType:
+        choices = [_schema_of(each, bounds) for each in arguments if each is not NoneType]
+        inner = choices[0] if len(choices) == 1 else {"type": "union", "choices": choices}
+        return {"type": "nullable", "schema": inner}
+    if origin is tuple:
+        items = [_schema_of(arguments[0])]
+        return {"type": "tuple", "items_schema": items, "variadic_item_index": 0}
+    if origin is Literal:
+        return {"type": "literal", "expected": list(arguments)}
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        return {"type": "enum", "cls": kind, "members": list(kind), "sub_type": "str"}
+    return {**_SCHEMAS[origin or kind], **bounds}
+
+
+def _schema_of_annotated(kind: Kind, *marks: Any) -> Any:
+    bounds = {}
+    for mark in marks:
+        if mark in _SCHEMAS:
+            return _SCHEMAS[mark]
+        if isinstance(mark, Setting):
+            keys = {"min_length" if kind is str else "ge": mark.least, "gt": mark.above}
+            bounds = {key: bound for key, bound in keys.items() if bound is not None}
+    schema = _schema_of(kind, bounds)
+    if Address in marks:
+        check = {"type": "no-info", "function": check_address}
+        return {"type": "function-after", "function": check, "schema": schema}
+    return schema
+
+
 # pydantic's error type -> a description; all other errors get the last row.
 _PROBLEMS: Mapping[str, str] = {
     "bool_type": "must be True or False.",
@@ -160,7 +190,7 @@ _PROBLEMS: Mapping[str, str] = {
 
 
 def _problem(name: str, kind: str, context: Mapping[str, object]) -> str:
-    least = least_of(name)
+    least = SETTINGS[name].least
     return _PROBLEMS.get(kind, "does not fit: it is of another type.").format(
         least="" if least is None else f" of at least {least}",
         choices=" | ".join(choices_of(name)),
