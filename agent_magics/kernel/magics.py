@@ -222,7 +222,9 @@ def load(shell: Any) -> None:
 def _warm_up() -> None:
     """Import the modules that the first cell needs, which takes half a second."""
     importlib.import_module("agent_magics.kernel.cells")
-    importlib.import_module("agent_magics.tools.catalog.sources").resolve_tools(None, {}, live=True)
+    sources = importlib.import_module("agent_magics.tools.catalog.sources")
+    for tool in sources.resolve_tools(None, {}, live=True):
+        tool.spec.description  # noqa: B018 - derived when it is looked at, some by pydantic
     importlib.import_module("agent_magics.tools.catalog.discovery").installed_tools()
     with suppress(OSError):  # imports may fail in a deleted folder; the first cell reports it
         importlib.import_module("agent_magics.models.wires.responses.model")

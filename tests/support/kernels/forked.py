@@ -95,7 +95,9 @@ class _Own(MetaPathFinder, Loader):
         finders = [*sys.meta_path]
         for name in _OWN:
             importlib.import_module(f"agent_magics.{name}")
-        sys.modules["agent_magics.tools.catalog.sources"].resolve_tools(None, {}, live=True)
+        sources = sys.modules["agent_magics.tools.catalog.sources"]
+        for tool in sources.resolve_tools(None, {}, live=True):
+            tool.spec.description  # noqa: B018 - derived when it is looked at
         names = [name for name in sys.modules if name.partition(".")[0] == "agent_magics"]
         self._modules = {name: sys.modules.pop(name) for name in names}
         self._spec = self._modules["agent_magics"].__spec__
