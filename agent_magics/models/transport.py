@@ -106,7 +106,7 @@ class Streamed:
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Transport:
-    """Open connections to one server; the key stands only in the session's headers.
+    """Open connections to one server.
 
     Attributes:
         address: the server's address.
@@ -117,6 +117,8 @@ class Transport:
     address: str
     key: str = field(repr=False)
     timeout: float
+    # Sent with each request: those of a session go to the proxy too, and so would the key.
+    _headers: Mapping[str, str] = field(repr=False)
     _session: "aiohttp.ClientSession" = field(repr=False)
 
     def url(self, path: str) -> "URL":
@@ -147,7 +149,7 @@ class Transport:
         limits = aiohttp.ClientTimeout(
             sock_connect=min(CONNECT_TIMEOUT, self.timeout), sock_read=self.timeout
         )
-        headers = {"Accept": "text/event-stream"}
+        headers = {**self._headers, "Accept": "text/event-stream"}
         with self.explaining(before_answer=True):
             # The limits hold for each read; this one also ends headers that arrive byte by byte.
             async with asyncio.timeout(self.timeout + CONNECT_TIMEOUT):
@@ -183,13 +185,13 @@ class Transport:
                 form.append(value).set_content_disposition("form-data", name=name)
             part = form.append(content, {"Content-Type": "application/jsonl"})
             part.set_content_disposition("form-data", name="file", filename="rows.jsonl")
-            return await self._send("POST", url, data=form, headers=form.headers, **_patient())
+            headers = {**self._headers, **form.headers}
+            return await self._send("POST", url, data=form, headers=headers, **_patient())
 
     async def _send(self, method: str, url: "URL", to: Path | None = None, **options: Any) -> Reply:
+        options = {"headers": self._headers, "allow_redirects": False, **options}
         with self.explaining():
-            async with self._session.request(
-                method, url, allow_redirects=False, **options
-            ) as response:
+            async with self._session.request(method, url, **options) as response:
                 if to is not None and response.status < 300:
                     content = await _save(response, to)
                 else:
@@ -286,11 +288,10 @@ def open_transport(access: ServerAccess, key: str, longest: float) -> Transport:
         connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE, ssl=tls),
         timeout=aiohttp.ClientTimeout(total=longest, sock_connect=CONNECT_TIMEOUT),
         cookie_jar=aiohttp.DummyCookieJar(),
-        headers=headers,
         proxy=proxy,
         auto_decompress=False,  # without a bound; see `_unpacked`
     )
-    transport = Transport(address, key, longest, session)
+    transport = Transport(address, key, longest, headers, session)
     weakref.finalize(transport, _drop, session, asyncio.get_running_loop())
     return transport
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import ssl
 import zlib
 from pathlib import Path
 
@@ -11,7 +12,12 @@ from agent_magics.models.access import ServerAccess
 from agent_magics.models.faults import Fault
 from agent_magics.models.transport import connect
 from agent_magics.protocol.errors import FatalError
+from tests.support.models import server as model_server
 from tests.support.models.batch_server import BatchServer
+from tests.support.models.proxy import Proxy
+from tests.support.models.responses_server import ResponsesServer
+
+CERTIFICATE = Path(model_server.__file__).with_name("self_signed.pem")
 
 
 def fetch(server, longest, play):
@@ -130,14 +136,6 @@ def test_organization_and_project_are_sent_where_they_are_set(monkeypatch):
     assert "OpenAI-" not in head
 
 
-def test_a_proxy_of_another_kind_is_told(monkeypatch):
-    monkeypatch.setenv("ALL_PROXY", "socks5://person:secret@127.0.0.1:9")
-    monkeypatch.setenv("NO_PROXY", "")
-    with pytest.raises(FatalError, match="a proxy of the kind socks5") as caught:
-        asyncio.run(connect(ServerAccess("sk-x", "http://models.example/v1"), 5))
-    assert "secret" not in str(caught.value)
-
-
 @pytest.mark.parametrize("is_dropped", [False, True])
 def test_connections_that_nobody_closes_are_closed_quietly(is_dropped):
     async def whole():
@@ -153,3 +151,56 @@ def test_connections_that_nobody_closes_are_closed_quietly(is_dropped):
         return session.closed
 
     assert asyncio.run(whole())
+
+
+# -- proxies ---------------------------------------------------------------------------------------
+
+KEY = "sk-0123456789abcdefghijkl"
+
+
+def tls_of_a_server():
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(CERTIFICATE)
+    return context
+
+
+@pytest.mark.parametrize("login", ["", "me:se/c@ret"], ids=["no login", "login"])
+@pytest.mark.parametrize("kind", ["http", "https"])
+@pytest.mark.parametrize("path", ["/v1", "/openai/deployments/d"], ids=["usual", "Azure's"])
+def test_a_proxy_gets_its_login_and_no_key(kind, login, path, monkeypatch):
+    monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
+    monkeypatch.setenv("NO_PROXY", "")
+
+    async def whole():
+        async with Proxy(login) as proxy:
+            written = "me:se%2Fc%40ret@" if login else ""
+            monkeypatch.setenv(f"{kind}_proxy".upper(), f"http://{written}{proxy.place}")
+            access = ServerAccess(KEY, server.base_url.replace("/v1", path))
+            transport = await connect(access, 5)
+            url = transport.url("/responses")
+            try:
+                assert (await transport.get(url)).status == 200
+                assert (await transport.post(url, b"{}")).status == 200
+                (await transport.stream(url, b"{}")).close()
+            finally:
+                await transport.close()
+            return proxy.heads
+
+    with ResponsesServer(["Hi."], tls=tls_of_a_server() if kind == "https" else None) as server:
+        heads = asyncio.run(whole())
+    lines = [line for head in heads for line in head.splitlines()]
+    to_proxy = [line for line in lines if line.startswith("Proxy-") or kind == "https"]
+    assert heads
+    assert KEY not in "".join(to_proxy)
+    assert any(line.startswith("Proxy-Authorization: Basic") for line in to_proxy) == bool(login)
+    for request in server.requests:
+        assert request.headers["authorization"] == f"Bearer {KEY}"
+        assert request.headers.get("api-key") == (KEY if "deployments" in path else None)
+
+
+def test_a_proxy_of_another_kind_is_told(monkeypatch):
+    monkeypatch.setenv("ALL_PROXY", "socks5://person:secret@127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", "")
+    with pytest.raises(FatalError, match="a proxy of the kind socks5") as caught:
+        asyncio.run(connect(ServerAccess("sk-x", "http://models.example/v1"), 5))
+    assert "secret" not in str(caught.value)
