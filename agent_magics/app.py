@@ -23,7 +23,6 @@ from agent_magics.protocol.ops import CallTool, StartTurn, new_turn_id
 from agent_magics.protocol.tools import ToolOutput
 from agent_magics.records.index import RecordedConversation, list_conversations
 from agent_magics.records.places import rollout_folder
-from agent_magics.records.reading import read_first
 from agent_magics.settings.keywords import AgentKeywords
 from agent_magics.tools.catalog.sources import ToolList
 
@@ -137,6 +136,8 @@ class Agent(ComposedAgent):
             FatalError: there is no such conversation, another kernel uses it, its record cannot be
                 used, or an argument is invalid.
         """
+        from agent_magics.records.reading import read_first  # noqa: PLC0415 - few agents resume
+
         begun = read_first(rollout_folder(), conversation_id)
         is_sound = is_trusted(str(rollout_folder()))
         recorded = begun.settings if is_sound else {}

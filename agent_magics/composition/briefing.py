@@ -17,8 +17,6 @@ from agent_magics.project.memory import describe_untrusted, list_contents
 from agent_magics.project.skills import render_skills
 from agent_magics.protocol.config import Settings
 from agent_magics.tools.catalog.agent_tools import RunTools, ToolCatalog
-from agent_magics.tools.proposal import INSTRUCTIONS as PLAN_FIRST
-from agent_magics.tools.proposal import NAME as PLANNING
 
 
 class Briefing:
@@ -53,7 +51,7 @@ class Briefing:
             render_skills(usable(self._catalog.skills()) if has("read_skill") else []),
             _contents(settings, conversation) if has("get_memory") else "",
             settings.instructions,
-            PLAN_FIRST if has(PLANNING) else None,
+            _plan_first() if has("propose_plan") else None,
         )
         return "\n\n".join(filter(None, texts)) or None
 
@@ -89,3 +87,9 @@ def _contents(settings: Settings, conversation: Conversation) -> str:
     if conversation.memory is None:
         conversation.memory = list_contents(settings.cwd, FRONT_ENDS.current().namespace)
     return conversation.memory
+
+
+def _plan_first() -> str:
+    from agent_magics.tools.proposal import INSTRUCTIONS  # noqa: PLC0415 - for plans
+
+    return INSTRUCTIONS

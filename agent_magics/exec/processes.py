@@ -9,13 +9,15 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from agent_magics.exec.launcher.wire import Confinement
-from agent_magics.exec.process import Process, end_all
 from agent_magics.exec.temporary_files import remove_own, scratch_folder
 from agent_magics.protocol.errors import FatalError, RespondToModel, short_message
 from agent_magics.text.brief import brief_line
+
+if TYPE_CHECKING:  # which only those agents need that run commands
+    from agent_magics.exec.launcher.wire import Confinement
+    from agent_magics.exec.process import Process
 
 MOST_SESSIONS = 64  # simultaneously open; the same number of ended ones stays readable
 
@@ -42,7 +44,7 @@ class CommandSession:
     """
 
     id: int
-    process: Process
+    process: "Process"
     command: str
     position: int = 0
     is_reported: bool = False
@@ -110,9 +112,9 @@ class ProcessManager:
         env: Mapping[str, str],
         tty: bool = False,
         stdin: bool = False,
-        confinement: Confinement | None = None,
+        confinement: "Confinement | None" = None,
         limits: Mapping[str, int] | None = None,
-    ) -> Process:
+    ) -> "Process":
         """Start a command that ends with this conversation at the latest.
 
         Args:
@@ -181,7 +183,7 @@ class ProcessManager:
             self._starting -= 1
             return self._sessions[self.keep(process, command)]
 
-    def keep(self, process: Process, command: str = "") -> int:
+    def keep(self, process: "Process", command: str = "") -> int:
         """Keep a process as a session and return its id, which no other session ever had.
 
         Raises:
@@ -234,7 +236,10 @@ class ProcessManager:
         with self._lock:
             self._closed = True
             running = list(self._running)
-        end_all(running, _CLOSE_LIMIT)
+        if running:
+            from agent_magics.exec.process import end_all  # noqa: PLC0415 - it is there now
+
+            end_all(running, _CLOSE_LIMIT)
         for process in running:
             if not process.ended:
                 process.give_up()
@@ -281,7 +286,7 @@ def _new_id() -> int:
         return number
 
 
-def _with_writable(confinement: Confinement, folder: str) -> Confinement:
+def _with_writable(confinement: "Confinement", folder: str) -> "Confinement":
     if folder in confinement.writable:
         return confinement
     return replace(confinement, writable=(*confinement.writable, folder))

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from agent_magics.exec.protected.tripwire import shared_tripwire
 from agent_magics.file_history.states import ABSENT, PathChange, PathState, Stamp, look_in, stamp_of
 from agent_magics.file_history.swaps import (
     make,
@@ -111,6 +110,9 @@ class Restore:
         finally:
             self._clean_up()
         self.done = [step.change.path for step in made_first]
+        # Late: eight modules, which only commands, patches and undo use.
+        from agent_magics.exec.protected.tripwire import shared_tripwire  # noqa: PLC0415
+
         # The person requested it; otherwise the tripwire would undo it after the next command.
         shared_tripwire().accept(self.done)
 

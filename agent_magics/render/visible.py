@@ -5,7 +5,6 @@ import re
 import unicodedata
 from typing import Final
 
-from agent_magics.protocol.items import JsonObject
 from agent_magics.text.look_alikes import code_of, mark_look_alikes
 
 # Lists and objects up to this long stay on one line.
@@ -137,7 +136,7 @@ def _lay_out(name: str, value: object) -> str:
     return f"{label}: {line}"
 
 
-def _unique_fields(pairs: list[tuple[str, object]]) -> JsonObject:
+def _unique_fields(pairs: list[tuple[str, object]]) -> dict[str, object]:
     fields = dict(pairs)
     if len(fields) != len(pairs):
         raise ValueError("a name occurs twice")

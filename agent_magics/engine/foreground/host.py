@@ -10,7 +10,6 @@ from typing import Any, Protocol
 from agent_magics.dispatch.pool import POOL
 from agent_magics.engine.foreground.interrupt import handling
 from agent_magics.engine.foreground.sync_bridge import run_to_end
-from agent_magics.mcp.elicitation.answers import accepted
 from agent_magics.protocol.errors import typed_message
 from agent_magics.protocol.events import ApprovalRequested, FormRequested, Question
 from agent_magics.protocol.ops import DECISIONS, Answer, denied
@@ -78,6 +77,8 @@ def as_answer(question: Question, value: object) -> Answer:
     if isinstance(question, FormRequested):
         content = value if isinstance(value, Mapping) else None
         if content is not None or (isinstance(value, str) and value.startswith("approve")):
+            from agent_magics.mcp.elicitation.answers import accepted  # noqa: PLC0415 - for forms
+
             return accepted(question, content, by="program")
     decision = value if isinstance(value, str) else getattr(value, "decision", None)
     any_words = not isinstance(question, ApprovalRequested | FormRequested)

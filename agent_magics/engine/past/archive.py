@@ -13,9 +13,7 @@ from agent_magics.engine.channels.rollout import Rollout
 from agent_magics.engine.conversation import Conversation
 from agent_magics.protocol.errors import FatalError, clause
 from agent_magics.protocol.records import VERSION, ConversationNamed, Entry, RecordBegun
-from agent_magics.records.forking import share_past
 from agent_magics.records.places import find, new_path
-from agent_magics.records.reading import read_record
 from agent_magics.text.brief import number_of
 
 
@@ -74,6 +72,8 @@ class Archive:
         Raises:
             FatalError: there is no such turn, or the record cannot be written.
         """
+        from agent_magics.records.forking import share_past  # noqa: PLC0415 - few are forked
+
         folder = self._recorded("fork")
         turns = parent.history.turns
         ended = len(turns) - bool(running and running in turns)
@@ -119,6 +119,7 @@ class Archive:
         """
         # Late: most programs never resume a conversation.
         from agent_magics.engine.past.restoring import finish, restore  # noqa: PLC0415
+        from agent_magics.records.reading import read_record  # noqa: PLC0415
 
         folder = self._recorded("resume")
         path = find(folder, conversation)

@@ -12,13 +12,15 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from agent_magics.dispatch.results.cutting import encodable
 from agent_magics.engine.foreground.interrupt import interruptible
 from agent_magics.protocol.errors import FatalError, short_message, typed_message
-from agent_magics.protocol.events import CellChanged
 from agent_magics.settings.editor import report
+
+if TYPE_CHECKING:  # 20 ms, for which loading the extension would wait
+    from agent_magics.protocol.events import CellChanged
 
 # The comm's name, and the control message that does its work where there are no subshells.
 TARGET = "agent_magics"

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from importlib import metadata, util
+from importlib import util
 from pathlib import Path
 from typing import Any
 
@@ -175,7 +175,9 @@ def _from_entry_points(language: str) -> Iterator[ServerSpec]:
     A finder's `is_installed` is not called: some run their program in the working folder, where it
     would read what a model may have written.
     """
-    for point in metadata.entry_points(group=_GROUP):
+    from importlib.metadata import entry_points  # noqa: PLC0415 - reads every package's metadata
+
+    for point in entry_points(group=_GROUP):
         try:
             finder: Callable[[Any], Any] = point.load()
             if language in getattr(finder, "languages", (language,)):

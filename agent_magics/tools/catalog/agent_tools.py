@@ -27,8 +27,6 @@ from agent_magics.tools.catalog.sources import (
     split_tools,
 )
 from agent_magics.tools.catalog.stubs import with_stubs
-from agent_magics.tools.proposal import propose_plan
-from agent_magics.tools.skills import read_skill
 
 if TYPE_CHECKING:  # a dozen modules, which a program without servers never uses
     from agent_magics.tools.mcp.joining import McpTools
@@ -234,12 +232,14 @@ class ToolCatalog:
             named,
             discovered.tools,
             self.registrations.tools if more else (),
-            (read_skill,) if discovered.skills else (),
+            (builtin.read_skill,) if discovered.skills else (),
         )
         if more:
             hidden = self.registrations.hidden
             tools = tuple(tool for tool in tools if tool.tool_options.name not in hidden)
         if plan:
+            from agent_magics.tools.proposal import propose_plan  # noqa: PLC0415 - for plans
+
             tools = (*(tool for tool in tools if not tool.tool_options.mutating), propose_plan)
         servers = self.mcp_tools(names) if (more or names) and not plan else None
         if servers is not None:
