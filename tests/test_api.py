@@ -102,7 +102,8 @@ def test_a_first_turn_with_a_plain_tool_imports_none_of_what_takes_long():
     seldom = (
         *("approval.commands", "elsewhere", "engine.past.restoring", "exec.launcher"),
         *("exec.process.", "exec.protected.", "exec.spool", "file_history.workspace"),
-        *("files.folders", "mcp.client", "mcp.elicitation", "patch", "records.reading", "render"),
+        *("files.folders", "mcp.client", "mcp.config.parsing", "mcp.elicitation", "protocol.mcp"),
+        *("patch", "records.reading", "render"),
         *("rows", "serve", "symbols.tree_sitter", "tools.asking", "tools.commands"),
         *("tools.mcp.joining", "tools.proposal", "tools.skills"),
     )

@@ -29,6 +29,7 @@ from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.exec.environment import command_environment
 from agent_magics.files.paths import open_notebook
 from agent_magics.files.trusted_imports import distrust
+from agent_magics.mcp.config.sources import read_given
 from agent_magics.model_clients import ModelClients
 from agent_magics.models.base import Model
 from agent_magics.models.error_redaction import SHORTEST_KEY
@@ -52,7 +53,7 @@ from agent_magics.text.secrets import Secrets
 from agent_magics.tools.catalog.agent_tools import RunTools, ToolCatalog
 from agent_magics.tools.catalog.sources import ToolList
 from agent_magics.tools.files.path_judge import PathJudge
-from agent_magics.tools.mcp.servers import McpServers, read_given
+from agent_magics.tools.mcp.servers import McpServers
 
 # What holds for runs of rows, whatever the agent's settings are: nobody is there to be asked.
 _OF_ROWS = {"approval": "never"}

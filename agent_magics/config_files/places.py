@@ -9,6 +9,8 @@ from agent_magics.protocol.errors import FatalError
 
 # The folder of a project's settings, rules, tools and servers.
 FOLDER = ".agent_magics"
+CONFIG = "config.toml"  # of settings and servers, there and in the person's own folder
+MCP_JSON = ".mcp.json"  # servers of a project, which other clients read too
 
 
 def config_folder() -> Path:
@@ -56,7 +58,7 @@ def user_tools_folder() -> Path:
 
 def user_config_file() -> Path:
     """Return the path of the person's own settings, beside their rules."""
-    return config_folder() / "config.toml"
+    return config_folder() / CONFIG
 
 
 def trust_folder(what: str = "rules") -> Path:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from agent_magics.config_files.places import FOLDER, user_config_file
+from agent_magics.config_files.places import CONFIG, FOLDER, user_config_file
 from agent_magics.config_files.toml_places import TomlPlaces, decode, parse_toml, read_settings
 from agent_magics.config_files.trust import Trustable, digest_of
 from agent_magics.protocol.config import Where
@@ -21,7 +21,7 @@ from agent_magics.settings.table import DEFAULTS, SETTINGS, settings_in
 from agent_magics.settings.validation import validated
 from agent_magics.text.brief import meant
 
-CONFIG, PYPROJECT = "config.toml", "pyproject.toml"
+PYPROJECT = "pyproject.toml"
 TABLE = ("tool", "agent-magics")
 # Tables of config.toml that other modules read.
 OTHERS = frozenset(("mcp_servers",))

@@ -5,11 +5,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from agent_magics.config_files.places import make_project_folder
+from agent_magics.config_files.places import CONFIG, make_project_folder
 from agent_magics.config_files.toml_edit import with_switch, with_table, without_table, write_text
 from agent_magics.config_files.toml_places import decode, parse_toml, read_settings
 from agent_magics.files.locks import locked
-from agent_magics.mcp.config.sources import NAME, TABLE, ProjectServers, servers_of
+from agent_magics.mcp.config.parsing import TABLE, servers_of
+from agent_magics.mcp.config.sources import ProjectServers
 from agent_magics.mcp.config.table import TableReader
 from agent_magics.protocol.errors import FatalError
 from agent_magics.text.brief import meant
@@ -100,7 +101,7 @@ class McpFile:
         text = change(self._text())
         folder = project.folder if project else self.path.parent
         # raises if it is invalid
-        servers_of(self.path.with_name(NAME), text.encode("utf-8"), folder)
+        servers_of(self.path.with_name(CONFIG), text.encode("utf-8"), folder)
         write_text(self.path, text, mode=0o644 if project else 0o600)
         if project is not None and trusted:
             others = [(path, data) for path, data in files if path != self.path]

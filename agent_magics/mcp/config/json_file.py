@@ -15,7 +15,6 @@ from agent_magics.protocol.errors import FatalError, clause
 from agent_magics.protocol.mcp import McpServerConfig
 from agent_magics.text.brief import brief
 
-NAME = ".mcp.json"
 _TOP = "mcpServers"
 _TYPES = {
     "stdio": "stdio",

@@ -12,15 +12,15 @@ from agent_magics.files.plain_files import file_stamp
 from agent_magics.mcp.config.sources import (
     McpConfig,
     ProjectServers,
-    given_servers,
+    read_given,
     read_mcp_config,
 )
-from agent_magics.mcp.environment import Spawn
 from agent_magics.protocol.errors import FatalError
-from agent_magics.protocol.mcp import McpServerConfig, McpServerState
 from agent_magics.tools.mcp.names import Selection
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what an agent without servers never needs
+    from agent_magics.mcp.environment import Spawn
+    from agent_magics.protocol.mcp import McpServerConfig, McpServerState
     from agent_magics.tools.mcp.joining import McpTools
 
 # Seconds that the servers get to end when their agent is closed.
@@ -48,7 +48,7 @@ class McpServers:
         folder: Path,
         given: Mapping[str, object] | None,
         *,
-        spawn: Spawn,
+        spawn: "Spawn",
         hidden: Callable[[], frozenset[str]],
         changed: Changed,
     ) -> None:
@@ -120,7 +120,7 @@ class McpServers:
                 with suppress(TimeoutError):
                     ending.result(CLOSE_LIMIT)
 
-    def _make(self, servers: tuple[McpServerConfig, ...]) -> "McpTools":
+    def _make(self, servers: "tuple[McpServerConfig, ...]") -> "McpTools":
         # Late: a dozen modules, which an agent without servers never uses.
         from agent_magics.mcp.client.manager import McpConnectionManager  # noqa: PLC0415
         from agent_magics.tools.mcp.joining import McpTools  # noqa: PLC0415
@@ -135,7 +135,7 @@ class McpServers:
         tools = McpTools(manager, self._hidden)
         return tools
 
-    def _hear(self, tools: "McpTools", state: McpServerState) -> None:
+    def _hear(self, tools: "McpTools", state: "McpServerState") -> None:
         tools.refresh()
         if tools is self._tools:
             self._changed(state.config.name, str(state.status), state.message)
@@ -150,12 +150,3 @@ class McpServers:
             self._config = read_mcp_config(self._folder, self._given)
             self._stamps = stamps
         return self._config
-
-
-def read_given(folder: Path, given: Mapping[str, object] | None) -> McpConfig:
-    """Return the servers that a program gave, and no others.
-
-    Raises:
-        FatalError: `given` is invalid.
-    """
-    return McpConfig(tuple(given_servers(given, folder)))

@@ -13,7 +13,8 @@ from agent_magics.config_files.trust import SHOWN_DIGEST
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.mcp.client.manager import McpConnectionManager
 from agent_magics.mcp.config.edit import McpFile
-from agent_magics.mcp.config.sources import GIVEN, ProjectServers, read_mcp_config, servers_of
+from agent_magics.mcp.config.parsing import GIVEN, servers_of
+from agent_magics.mcp.config.sources import ProjectServers, read_mcp_config
 from agent_magics.protocol.errors import FatalError, clause, short_message
 from agent_magics.protocol.mcp import McpServerConfig
 from agent_magics.render.markdown import code_span
