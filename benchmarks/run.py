@@ -158,6 +158,8 @@ LINES = [
         ("own", "wall_ms", "the same, our format, ms", {"limit": 200, **BEST}),
         ("unified", "wall_ms", "the same, unified diff, ms", {"limit": 200, **BEST}),
         ("call", "wall_ms", "a patch of one line through `agent.call`, ms", {"limit": 3, **BEST}),
+        ("call", "cpu_ms", "the same, CPU ms", {"limit": 1.5, **BEST}),
+        ("bare", "cpu_ms", "what of it the disk takes: its files by themselves, CPU ms", BEST),
     ),
     *lines_of(
         "watch",

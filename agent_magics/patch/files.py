@@ -315,7 +315,7 @@ class _Swap:
         with open(handle, "wb") as file:
             file.write(write.after)
             if write.like is not None:
-                _take_over(handle, write.like)
+                self._take_over(handle, write.like)
 
     def commit(self, write: FileWrite) -> None:
         """Replace one target, after recording how to undo that."""
@@ -375,6 +375,11 @@ class _Swap:
         for folder in (*self._folders.values(), *(folder for folder, _ in self._made)):
             os.close(folder)
 
+    def _take_over(self, handle: int, like: FileState) -> None:
+        with suppress(OSError):  # its folder is gone
+            take_over(handle, like.path.name, self._folder_of(like.path))
+        os.fchmod(handle, stat.S_IMODE(like.status.st_mode))
+
     def _folder_of(self, path: Path, on_missing: Callable[[str, int], None] | None = None) -> int:
         folder = self._folders.get(path.parent)
         if folder is None:
@@ -390,9 +395,3 @@ class _Swap:
         name = f".agent-patch-{secrets.token_hex(8)}.tmp"
         self._litter.append((folder, name))
         return name
-
-
-def _take_over(handle: int, like: FileState) -> None:
-    with suppress(OSError), folder_of(str(like.path)) as (folder, name):
-        take_over(handle, name, folder)
-    os.fchmod(handle, stat.S_IMODE(like.status.st_mode))

@@ -5,6 +5,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TypeAlias
 
@@ -139,6 +140,7 @@ class PatchPlan:
         return PatchResult(self.summary, self.diff, self.paths)
 
 
+@lru_cache(maxsize=1)  # a call's patch is read when it is judged, and when it runs
 def read_patch(text: str) -> tuple[FileOperation, ...]:
     """Parse a patch in our own format, or a unified diff.
 

@@ -2,12 +2,14 @@
 
 ``floor`` is `git apply` of the unified diff, in a process of its own. ``own`` is our format and
 ``unified`` the same diff as git's, through the engine of `apply_patch`: read, matched and written.
-``call`` is `await agent.call("apply_patch", ...)` of one line in a small file. The figure is the
-best of a few, wall ms.
+``call`` is `await agent.call("apply_patch", ...)` of one line in a small file, and ``bare`` what of
+it the disk takes: the same files made, named and removed, the same bytes written, nothing else. The
+figure is the best of a few, wall ms; of these two the median of a hundred, and the CPU of the best.
 """
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -73,21 +75,48 @@ def large(subject: str, folder: Path) -> float:
     return best_of(folder, lambda: plan_patch(read_patch(text), folder.joinpath).apply())
 
 
-async def call(folder: Path) -> float:
+async def small(subject: str, folder: Path) -> dict[str, float]:
     """Measure a patch of one line."""
-    from agent_magics import Agent  # noqa: PLC0415
+    if subject == "bare":
+        folder.joinpath("contents").mkdir()
+        log = os.open(folder / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    else:
+        from agent_magics import Agent  # noqa: PLC0415
 
-    agent = Agent("gpt-4o", tools=["apply_patch"], cwd=folder, approval="never", api_key=KEY)
-    path = folder / "b.txt"
-    spans = []
+        agent = Agent("gpt-4o", tools=["apply_patch"], cwd=folder, approval="never", api_key=KEY)
+    spans, cpu = [], []
     for number in range(100):
-        path.write_text(f"one\n{number}\nthree\n", encoding="utf-8")
+        old = f"one\n{number}\nthree\n"
+        (folder / "b.txt").write_text(old, encoding="utf-8")
         patch = f"*** Begin Patch\n*** Update File: b.txt\n@@\n-{number}\n+new\n*** End Patch\n"
-        began = time.perf_counter()
-        output = await agent.call("apply_patch", {"patch": patch})
+        began, used = time.perf_counter(), time.process_time()
+        if subject == "bare":
+            replace_bare(folder, old.encode(), f"one\nnew{number}\nthree\n".encode(), log)
+        else:
+            output = await agent.call("apply_patch", {"patch": patch})
         spans.append(time.perf_counter() - began)
-        assert output.success, output.text
-    return sorted(spans)[len(spans) // 2] * 1e3
+        cpu.append(time.process_time() - used)
+        assert subject == "bare" or output.success, output.text
+    return {"wall_ms": sorted(spans)[len(spans) // 2] * 1e3, "cpu_ms": min(cpu) * 1e3}
+
+
+def replace_bare(folder: Path, old: bytes, new: bytes, log: int) -> None:
+    """Replace a file as a patch does, with a copy of its old content and six lines of records."""
+    write_new(folder / "staged", new)
+    os.link(folder / "b.txt", folder / "backup")
+    (folder / "staged").replace(folder / "b.txt")
+    (folder / "backup").unlink()
+    write_new(folder / "contents/staged", old)
+    (folder / "contents/staged").replace(folder / f"contents/{old.hex()}")
+    for _ in range(6):
+        os.write(log, b"x" * 400)
+
+
+def write_new(path: Path, content: bytes) -> None:
+    """Write a file that is not there."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    os.write(file, content)
+    os.close(file)
 
 
 def main() -> None:
@@ -95,8 +124,11 @@ def main() -> None:
     subject = sys.argv[1]
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        wall = asyncio.run(call(place)) if subject == "call" else large(subject, place)
-    print(json.dumps({"wall_ms": wall}))
+        if subject in ("bare", "call"):
+            found = asyncio.run(small(subject, place))
+        else:
+            found = {"wall_ms": large(subject, place)}
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":

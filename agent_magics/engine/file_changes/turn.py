@@ -16,7 +16,7 @@ from agent_magics.file_history.diff import FileDiff, file_diff
 from agent_magics.file_history.journal import ChangeJournal, TurnChanges
 from agent_magics.file_history.states import PathChange, PathState, look_at, with_missing_folders
 from agent_magics.file_history.writers import Writers
-from agent_magics.files.paths import read_judge, resolve_path, shown_below, shown_path
+from agent_magics.files.paths import read_judge, shown_below, shown_path
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.events import ChangedFile, TurnDiffUpdated, Warned
 
@@ -298,13 +298,12 @@ def describe(
 
     Args:
         changes: the state before and after of each path.
-        cwd: the folder to which paths are relative.
+        cwd: the folder to which paths are relative; it holds no link.
         content: returns a stored content by its digest.
         known: what was described before; new descriptions are added.
         authors: a note on each path that sub-agents have changed.
     """
     known = {} if known is None else known
-    cwd = resolve_path(".", cwd)  # once for all
     folders = {change.path for change in changes if change.before.kind == change.after.kind}
     found = []
     for change in changes:
@@ -361,7 +360,7 @@ def what_runs(changes: Sequence[PathChange], cwd: Path, content: Content) -> tup
     # Late: it needs TOML and 30 patterns, and most turns change nothing.
     from agent_magics.file_history.triggers import why_it_runs  # noqa: PLC0415
 
-    found, cwd = [], resolve_path(".", cwd)
+    found = []
     for change in changes:
         path = shown_below(Path(change.path), cwd)
         why = why_it_runs(path, change, content) if change.before != change.after else ""

@@ -30,13 +30,16 @@ _LOG = logging.getLogger("agent_magics")
 _Errors = Mapping[Path, Sequence[tuple[Diagnostic, str]] | None]
 
 
-def watch_edit(project: LanguageServers, paths: Sequence[Path]) -> "EditWatch | None":
+def watch_edit(
+    symbols: Callable[[], LanguageServers | None], paths: Sequence[Path]
+) -> "EditWatch | None":
     """Take note of the errors of files that will be edited; on a thread, not on the event loop.
 
     Returns:
         What finds the new ones; None where no server runs.
     """
-    if project.spawn is None or not any_ready():
+    project = symbols() if any_ready() else None
+    if project is None or project.spawn is None:
         return None
     return EditWatch(project, project.spawn, paths)
 

@@ -63,8 +63,8 @@ def _by_place(
 
 
 def _named(path: Path, name: str, cwd: Path) -> str:
-    plain = literal_path(name, resolve_path(".", cwd))
-    return name if path == Path(os.path.normpath(plain)) else shown_path(path, cwd)
+    plain = Path(os.path.normpath(literal_path(name, cwd)))
+    return name if path == plain else shown_path(path, cwd)
 
 
 def assess_operations(
@@ -284,5 +284,4 @@ def apply_operations(operations: Sequence[Operation], ctx: ToolContext | None) -
 
 def _error_check(paths: Sequence[Path], ctx: ToolContext) -> EditWatch | None:
     """Return what finds the errors that an edit brings; None where that is off or not possible."""
-    symbols = ctx.turn.symbols()
-    return watch_edit(symbols, paths) if symbols and ctx.config.check_edits else None
+    return watch_edit(ctx.turn.symbols, paths) if ctx.config.check_edits else None
