@@ -178,7 +178,12 @@ class RuleBook:
         return isinstance(rule.pattern, str) and matches_glob(rule.pattern, subject)
 
     def read_rules(self, agent: str = "default") -> ReadRules:
-        """Return the rules about reading files that apply to an agent."""
+        """Return the rules about reading files that apply to an agent now.
+
+        Raises:
+            FatalError: a file has become malformed.
+        """
+        self.refresh()
         held = (rule for rule in self.rules if rule.permission == "read")
         return ReadRules(self.folder, tuple(rule for rule in held if _is_about(rule, agent)))
 

@@ -169,12 +169,9 @@ class Conversation:
         return self.history.restore()
 
     def rules_in(self, folder: Path) -> RuleBook:
-        """Return the approval rules of a workspace, an absolute path without links; their files are
-        read again when they change.
-        """
+        """Return the approval rules of a workspace, an absolute path without links."""
         if self._rules is None or self._rules.folder != folder:
             self._rules = RuleBook(folder)
-        self._rules.refresh()
         return self._rules
 
     def charge(self, model: str, usage: Usage, *, of_sub_agent: bool = False) -> None:

@@ -8,7 +8,7 @@ from agent_magics.settings.sources import (
     PROJECT,
     Resolved,
     Source,
-    State,
+    SourceState,
     resolve,
     state_of_sources,
 )
@@ -30,10 +30,11 @@ class AgentSettings:
 
     def __init__(self, values: Mapping[str, object]) -> None:
         self._cwd_given = values.get("cwd", ".")
-        self._cwd = resolve([Source("program", values)]).settings.cwd
+        settings = resolve([Source("program", values)]).settings
+        self._cwd, self._roots = settings.cwd, settings.roots
         # Absolute: whatever folder the process is in later.
         self._constructed = self.given = Source("program", {**values, "cwd": self._cwd})
-        self._last: tuple[Source, State, Resolved] | None = None
+        self._last: tuple[Source, SourceState, Resolved] | None = None
 
     def resolve(self, cell: Mapping[str, object] | None = None) -> Resolved:
         """Return the effective settings, with the source of each; the last ones, if none changed.
@@ -47,13 +48,14 @@ class AgentSettings:
         if cell:
             return resolve([self.given, Source("cell", cell)])
         last = self._last
-        roots = (self._cwd,) if last is None else last[2].settings.roots
-        state = state_of_sources(roots)
-        if last is not None and last[0] is self.given and last[1] == state:
+        if last is not None and last[0] is self.given and last[1].holds():
             return last[2]
+        roots, state = self._roots, state_of_sources(self._roots)
         resolved = resolve([self.given])
+        self._roots = resolved.settings.roots
         # What a project's files say also depends on whether the person trusts them.
-        is_kept = PROJECT not in resolved.origins.values() and not resolved.warnings
+        of_project = PROJECT in resolved.origins.values() or resolved.warnings
+        is_kept = self._roots == roots and not of_project
         self._last = (self.given, state, resolved) if is_kept else None
         return resolved
 

@@ -27,8 +27,7 @@ from agent_magics.settings.validation import check_roots, validated
 
 # A key is looked up by the provider that it belongs to, and never stands in the settings.
 _VARIABLES = {n: each.variable for n, each in SETTINGS.items() if each.variable and n != "api_key"}
-# What the sources outside of the program were when settings were resolved; only to be compared.
-State: TypeAlias = tuple[object, ...]
+Stamp: TypeAlias = tuple[int, ...]
 DEFAULT, ENVIRONMENT, USER, PROJECT = "default", "environment", "your config.toml", "project"
 EDITOR = "JupyterLab"
 
@@ -61,6 +60,32 @@ class Resolved:
     warnings: Sequence[str] = field(default=())
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class SourceState:
+    """What the sources that the program does not give were at one moment.
+
+    Attributes:
+        environment: the process's environment, which also says where the person's file is.
+        editor: what JupyterLab's settings editor holds.
+        files: the stamp of each file of settings, by its path.
+        roots: what each root of the workspace is, by its path.
+    """
+
+    environment: Mapping[Any, Any] = field(repr=False)  # it holds keys
+    editor: Mapping[str, object]
+    files: tuple[tuple[str, Stamp], ...]
+    roots: tuple[tuple[str, Stamp], ...]
+
+    def holds(self) -> bool:
+        """Return whether nothing of it has changed since."""
+        return (
+            os.environ._data == self.environment  # type: ignore[attr-defined]
+            and read_editor_settings() == self.editor
+            and all(file_stamp(file) == stamp for file, stamp in self.files)
+            and all(_identity(root) == identity for root, identity in self.roots)
+        )
+
+
 def resolve(given: Sequence[Source]) -> Resolved:
     """Return the effective settings of a run.
 
@@ -86,25 +111,28 @@ def resolve(given: Sequence[Source]) -> Resolved:
     return Resolved(settings, origins, dict(os.environ), warnings)
 
 
-def state_of_sources(roots: Sequence[Path]) -> State:
-    """Return a value that changes with every source that the program does not give.
+def state_of_sources(roots: Sequence[Path]) -> SourceState:
+    """Return what the sources are now.
 
     Args:
         roots: the workspace, then the other folders that may be written; each is one of them.
     """
     files = (user_config_file(), *project_files(roots[0]))
-    return (
-        environment_state(),
+    return SourceState(
+        _environment(),
         read_editor_settings(),
-        [file_stamp(file) for file in files],
-        [file_stamp(root)[:2] for root in roots],  # not its times, which any file in it changes
+        tuple((str(file), file_stamp(file)) for file in files),
+        tuple((str(root), _identity(str(root))) for root in roots),
     )
 
 
-def environment_state() -> object:
-    """Return a value that changes with the process's environment; only to be compared."""
+def _environment() -> dict[Any, Any]:
     # `dict(os.environ)` decodes all of it, which takes as long as resolving links.
-    return os.environ._data.copy()  # type: ignore[attr-defined]
+    return os.environ._data.copy()  # type: ignore[attr-defined, no-any-return]
+
+
+def _identity(folder: str) -> Stamp:
+    return file_stamp(folder)[:2]  # not its times, which any file in it changes
 
 
 def _values_of(sources: Sequence[Source]) -> dict[str, Any]:

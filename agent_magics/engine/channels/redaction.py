@@ -3,7 +3,7 @@
 import re
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import is_dataclass, replace
 from functools import lru_cache
 from itertools import chain
 from math import inf
@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import quote, quote_plus
 
 from agent_magics.protocol import events
+from agent_magics.protocol.codec import field_names
 
 REDACTED = "[redacted]"
 _SHORTEST_ENCODED, _SHORTEST_CUT = 12, 8  # characters
@@ -122,12 +123,12 @@ def redact(secrets: tuple[str, ...], value: Any) -> Any:
         return kind([redact(secrets, each) for each in value])
     if isinstance(value, str):
         return redact_text(secrets, value)
-    if isinstance(value, Mapping):
-        return {redact(secrets, key): redact(secrets, each) for key, each in value.items()}
-    if is_dataclass(value) and not isinstance(value, type):
-        shown = {field.name: getattr(value, field.name) for field in fields(value)}
+    if is_dataclass(kind):  # before mappings, of which to ask takes longer
+        shown = {name: getattr(value, name) for name in field_names(kind)}
         cleaned = {name: redact(secrets, each) for name, each in shown.items()}
         return value if cleaned == shown else replace(value, **cleaned)
+    if isinstance(value, (dict, Mapping)):
+        return {redact(secrets, key): redact(secrets, each) for key, each in value.items()}
     return value
 
 
@@ -223,6 +224,8 @@ class EventRedactor:
         self, kind: type[events.Event], fields: Mapping[str, Any]
     ) -> list[tuple[object, ...]]:
         """Return the streams that end with this event."""
+        if not self._held:  # nearly always
+            return []
         if kind in _ANSWER_ENDS:
             return [key for key in self._held if key[0] in _ANSWER]
         if kind in _PRINTED_ENDS:

@@ -45,6 +45,13 @@ def test_a_hard_link_is_judged_as_the_file(folder, pattern):
     assert str(folder / "c2") not in places
 
 
+def test_rules_that_appear_hold_at_once(folder):
+    rules = book(folder)
+    assert rules.read_rules().decision(str(folder / "other.txt")) == ""
+    book(folder, ("other.txt", "forbid"))
+    assert rules.read_rules().decision(str(folder / "other.txt")) == "forbid"
+
+
 def test_without_hard_links_nothing_more_is_searched(tmp_path):
     (tmp_path / "secret").mkdir()
     (tmp_path / "many").mkdir()
