@@ -14,7 +14,7 @@ import tempfile
 import tomllib
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from agent_magics.files.beneath import closing_descriptor
 
@@ -39,6 +39,8 @@ _TOML_STRING = re.compile(
 _BRACKET = re.compile(r"[\[\]{}]")
 _LONG_WORD = re.compile(r"\w{1001}")  # such as a number that takes long to be written
 _LONG_KEY = re.compile(rf"(?<![\w-])[\w-]++(?:[ \t]*+\.[ \t]*+[\w-]++){{{DEEPEST}}}")
+
+Stamp: TypeAlias = tuple[int, ...]  # of a file; see `file_stamp`
 
 
 class NotPlain(OSError):
@@ -171,12 +173,12 @@ def _check_depth(outline: str) -> None:
         raise ValueError(f"nested too deeply, more than {DEEPEST} brackets")
 
 
-def stamp_of(found: os.stat_result) -> tuple[int, ...]:
+def stamp_of(found: os.stat_result) -> Stamp:
     """Return what every write to a file changes: device, inode, size and times."""
     return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
-def file_stamp(path: str | os.PathLike[str], *, links: bool = True) -> tuple[int, ...]:
+def file_stamp(path: str | os.PathLike[str], *, links: bool = True) -> Stamp:
     """Return the stamp of a file, or of what a final link leads to; () where there is none."""
     try:
         return stamp_of(os.stat(path, follow_symlinks=links))

@@ -9,10 +9,10 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from agent_magics.config_files.places import user_config_file
-from agent_magics.files.plain_files import file_stamp
+from agent_magics.files.plain_files import Stamp, file_stamp
 from agent_magics.protocol.config import Settings
 from agent_magics.protocol.errors import FatalError, short_message
 from agent_magics.settings.editor import read_editor_settings
@@ -27,7 +27,6 @@ from agent_magics.settings.validation import check_roots, validated
 
 # A key is looked up by the provider that it belongs to, and never stands in the settings.
 _VARIABLES = {n: each.variable for n, each in SETTINGS.items() if each.variable and n != "api_key"}
-Stamp: TypeAlias = tuple[int, ...]
 DEFAULT, ENVIRONMENT, USER, PROJECT = "default", "environment", "your config.toml", "project"
 EDITOR = "JupyterLab"
 

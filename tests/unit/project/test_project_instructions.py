@@ -8,8 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent_magics import Agent, ScriptedModel
+from agent_magics.project import instructions
 from agent_magics.project.instructions import (
     MOST,
+    NAMES,
     describe_instructions,
     describe_problems,
     read_instructions,
@@ -129,3 +131,38 @@ def test_any_bytes_become_text_that_can_be_sent(repository, data):
     render_instructions(files).encode("utf-8")
     assert not any(file.problem or file.left_out for file in files)
     assert not set(files[0].text) & {"\x1b", "\u202e", "\x00", "\x9b"}
+
+
+CHANGES = {
+    "written in place": lambda file, number: file.write_text("x" * number),
+    "replaced": lambda file, number: _new(file, number).replace(file),
+    "removed": lambda file, number: file.unlink(missing_ok=True),
+    "a link": lambda file, number: (file.unlink(missing_ok=True), file.symlink_to("/etc/hosts")),
+    "a folder": lambda file, number: (file.unlink(missing_ok=True), file.mkdir()),
+}
+
+
+def _new(file, number):
+    new = file.with_name(f"new-{number}")
+    new.write_text("y" * number)
+    return new
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
+@given(st.lists(st.tuples(st.sampled_from(list(CHANGES)), st.sampled_from(NAMES)), min_size=2))
+def test_after_any_change_it_is_read_again(tmp_path_factory, monkeypatch, changes):
+    monkeypatch.setattr(instructions, "_UNSURE", 0)  # as if each change were long ago
+    folder = tmp_path_factory.mktemp("work")
+    for number, (change, name) in enumerate(changes, 1):
+        if not (folder / name).is_dir():
+            CHANGES[change](folder / name, number)
+        seen = read_instructions(folder)
+        anew = instructions._read.__wrapped__(((folder, tuple((each, ()) for each in NAMES)),))
+        assert seen == anew
+
+
+def test_what_was_written_a_moment_ago_is_read_again_though_it_looks_the_same(repository):
+    file = repository / "AGENTS.md"
+    for text in ("one", "two", "six", "ten") * 9:
+        file.write_text(text)
+        assert [each.text for each in read_instructions(repository)] == [text]
