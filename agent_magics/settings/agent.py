@@ -50,7 +50,8 @@ class AgentSettings:
         last = self._last
         if last is not None and last[0] is self.given and last[1].holds():
             return last[2]
-        roots, state = self._roots, state_of_sources(self._roots)
+        roots = self._roots
+        state = state_of_sources(roots)
         resolved = resolve([self.given])
         self._roots = resolved.settings.roots
         # What a project's files say also depends on whether the person trusts them.

@@ -100,6 +100,8 @@ class Outbox:
     ) -> None:
         """Deliver the events of a turn to `listener`, which is called on the engine's thread.
 
+        From any thread.
+
         Args:
             turn_id: the turn.
             listener: called with each event, in order, up to the one that ends the turn.
@@ -107,18 +109,23 @@ class Outbox:
             after: called with later events, up to the next turn, or as long as a session of the
                 turn is open.
         """
-        over = [each for each, turn in self._turns.items() if turn.ended and not turn.sessions]
-        for each in over:
-            del self._turns[each]
-        self._turns[turn_id] = _TurnListeners(listener, after, EventRedactor(secrets))
-        self.secrets = Secrets(sorted({*self.secrets, *secrets}, key=len, reverse=True))
+        listeners = _TurnListeners(listener, after, EventRedactor(secrets))
+        with self._lock:
+            over = [each for each, turn in self._turns.items() if turn.ended and not turn.sessions]
+            for each in over:
+                del self._turns[each]
+            self._turns[turn_id] = listeners
+            self._add_secrets(secrets)
 
     def hide(self, secrets: Iterable[str]) -> None:
         """Redact more texts in all events and entries from now on; from any thread."""
         with self._lock:
-            self.secrets = Secrets(sorted({*self.secrets, *secrets}, key=len, reverse=True))
+            self._add_secrets(secrets)
             for turn in self._turns.values():
                 turn.redactor.secrets = self.secrets
+
+    def _add_secrets(self, secrets: Iterable[str]) -> None:
+        self.secrets = Secrets(sorted({*self.secrets, *secrets}, key=len, reverse=True))
 
     def redacted(self, text: str) -> str:
         """Return a text without the secrets of all turns so far."""
