@@ -28,8 +28,9 @@ _PACKAGES = {"site-packages", "dist-packages"}
 
 
 def typed_message(error: BaseException) -> str:
-    """Return "TYPE: message" of anybody's error; its class and its message may be hostile."""
-    return f"{_type_name(error)}: {short_message(error)}"
+    """Return "TYPE: message" of anybody's error, or "TYPE" of one without; both may be hostile."""
+    name, message = _type_name(error), short_message(error)
+    return f"{name}: {message}" if message.strip() else name
 
 
 def own_or_typed_message(error: BaseException) -> str:

@@ -1,6 +1,7 @@
 """Sentences of ours in which the words of others stand: they end in one full stop."""
 
 import re
+from asyncio import CancelledError
 from pathlib import Path
 
 import pytest
@@ -196,6 +197,11 @@ STRANGE = {
 def test_what_anybody_raises_is_said_in_a_plain_short_text(make, say):
     said = say(make())
     assert type(said) is str and 0 < len(said) < 10_100
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), CancelledError(), ValueError("")], ids=repr)
+def test_an_error_without_a_message_is_said_by_its_type(error):
+    assert typed_message(error) == type(error).__name__
 
 
 # What a launcher and a search say, they say without the package.
