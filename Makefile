@@ -69,7 +69,7 @@ test-fast: $(VENV)/test.stamp labextension  ## Run in a minute and a half what n
 	@$(PYTEST) $(FAST) $(PYTEST_ARGS)
 
 .PHONY: test-long
-test-long: $(VENV)/test.stamp labextension kernels $(SERVERS)  ## Run what is long by nature: random kills, soaks, matrices, other versions, Binder.
+test-long: $(VENV)/test.stamp labextension kernels $(SERVERS)  ## Run what is long by nature: random kills, soaks, matrices, other versions and front ends, Binder.
 	@$(PYTEST) --dist worksteal -m long tests $(PYTEST_ARGS)
 
 .PHONY: test-changed

@@ -115,7 +115,7 @@ def test_nothing_is_wrong_with_any_saved_item(notebook: Open, looks: Sequence[st
         expect(arabic.nth(number)).to_have_css("direction", "rtl")
     japanese = page.cell(0).locator(".am-text p", has_text=JAPANESE)
     expect(japanese).to_have_css("direction", "ltr")
-    assert faults(page, "items") == []
+    assert faults(page, "items", looks=looks) == []
     assert unreachable(page) == []
     # A screen of 1,280 pixels at 400 %.
     page.page.set_viewport_size({"width": 320, "height": 900})

@@ -16,7 +16,7 @@ CELL = "%%agent --approval never\nGo.\n"
 ENDED = f"{CHILDREN}['explore-1'].problem"
 
 
-@pytest.mark.parametrize("how", ["mouse", "keyboard"])
+@pytest.mark.parametrize("how", ["keyboard", pytest.param("mouse", marks=pytest.mark.long)])
 def test_a_sub_agent_is_stopped_from_its_row(notebook: Open, how: str) -> None:
     page = notebook([DELEGATING, CELL, ""])
     page.run(0)

@@ -62,7 +62,7 @@ def test_a_restart_settles_a_running_command(notebook: Open) -> None:
     assert all(WIDGET not in mimes for mimes in mimes_of(page.lab.read(page.name)))
 
 
-@pytest.mark.parametrize("how", ["click", "keyboard"])
+@pytest.mark.parametrize("how", ["keyboard", pytest.param("click", marks=pytest.mark.long)])
 def test_after_an_answer_the_person_is_where_they_were(notebook: Open, how: str) -> None:
     page = notebook([scripted(PYTHON, DONE), AGENT, "reached = True", ""])
     page.run(0)

@@ -53,7 +53,7 @@ def test_the_card_of_a_map_is_there_again_after_a_reload(notebook: Open) -> None
     page.wait_for_text(1, "It ended early: you stopped it.")
 
 
-@pytest.mark.parametrize("keys", ["c v", "x v", "d d z"])
+@pytest.mark.parametrize("keys", ["c v", "d d z", pytest.param("x v", marks=pytest.mark.long)])
 def test_a_copy_of_a_running_cell_has_words_alone(notebook: Open, keys: str) -> None:
     page = notebook([scripted(PYTHON, DONE), AGENT, ""])
     page.run(0)

@@ -9,7 +9,8 @@ from playwright.sync_api import BrowserContext, Page, expect
 from tests.support.kernels.cells import scripted
 from tests.support.lab import Lab, NotebookPage, items_of
 
-pytestmark = pytest.mark.needs("labextension", "chromium")
+# Configurations beyond the main one.
+pytestmark = [pytest.mark.long, pytest.mark.needs("labextension", "chromium")]
 
 MAKE = "Call('shell', {'command': ['mkdir', 'made']})"
 INSERT = "Call('notebook_insert_cell', {'source': 'inserted = 1'})"
@@ -55,7 +56,6 @@ def test_notebook_7_has_all_but_the_status_bar(
     page.close()
 
 
-@pytest.mark.long
 @pytest.mark.needs("package jupyter_collaboration")
 @pytest.mark.parametrize("other", [{"shared": True}], indirect=True, ids=["shared"])
 def test_nothing_is_lost_where_two_work_on_one_document(

@@ -38,7 +38,7 @@ def _below(page: NotebookPage, number: int) -> float:
     return float(page.cell(number).evaluate(bottom))
 
 
-def test_sixty_calls_are_a_few_lines_that_unfold(notebook: Open, reopen: Open) -> None:
+def test_sixty_calls_are_a_few_lines_that_unfold(notebook: Open) -> None:
     page = notebook([scripted(_listed(30), _shell("exit 3"), _listed(29, 31), DONE), AGENT, ""])
     page.run(0)
     page.run(1)
@@ -70,15 +70,6 @@ def test_sixty_calls_are_a_few_lines_that_unfold(notebook: Open, reopen: Open) -
     assert [call["status"] for call in calls].count("completed") == 59
     assert len(calls) == 60
     assert len(cell.outputs) == 4  # three of calls, and the answer
-
-    page.close()
-    page.lab.shut_down_kernels()
-    without = reopen(page.name, without="agent-magics")
-    folds = without.cell(1).locator("details", has=without.page.locator("summary"))
-    expect(folds.first).to_be_visible()
-    expect(folds.first.locator("strong").first).not_to_be_visible()
-    folds.first.locator("> summary").click()
-    expect(folds.first.locator("strong").first).to_be_visible()
 
 
 def test_what_was_unfolded_stays_so_while_more_calls_join(notebook: Open) -> None:

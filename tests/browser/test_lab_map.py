@@ -56,7 +56,11 @@ def test_a_map_is_paused_goes_on_and_is_stopped(notebook, looks):
     assert int(page.value("len(done)")) == 100_001
 
 
-@pytest.mark.parametrize("call", ["agent.map_sync(", "await agent.map("], ids=["blocks", "awaits"])
+@pytest.mark.parametrize(
+    "call",
+    ["agent.map_sync(", pytest.param("await agent.map(", marks=pytest.mark.long)],
+    ids=["blocks", "awaits"],
+)
 def test_a_plain_call_has_the_card_too(notebook, call):
     page = notebook(
         [

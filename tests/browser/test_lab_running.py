@@ -52,7 +52,7 @@ def _bash(script: str) -> str:
     return f"Call('shell', {{'command': ['bash', '-c', {script!r}]}})"
 
 
-@pytest.mark.parametrize("how", ["button", "keys"])
+@pytest.mark.parametrize("how", ["button", pytest.param("keys", marks=pytest.mark.long)])
 def test_interrupt_at_a_question(notebook: Open, how: str) -> None:
     page = notebook([scripted(PYTHON, DONE), AGENT, "reached = True", HISTORY_IS_VALID, ""])
     page.run(0)
@@ -145,6 +145,7 @@ def test_few_messages_however_fast_the_words_come(notebook: Open) -> None:
     assert 3 < len(updates) <= 20 * seconds
 
 
+@pytest.mark.long
 def test_a_question_after_two_hundred_calls_is_seen(notebook: Open) -> None:
     # (Each is another one: what goes round in circles is asked about.)
     calls = "*[[Call('list_dir', {'pattern': 'x' * (n + 1)})] for n in range(200)]"
@@ -161,21 +162,6 @@ def test_a_question_after_two_hundred_calls_is_seen(notebook: Open) -> None:
     assert len([item for item in items_of(cell) if item["kind"] == "tool"]) == 201
     assert all(WIDGET not in output.data for output in cell.outputs)
     expect(page.outputs(1).last).to_contain_text("It is done.")
-
-
-def test_a_question_outlives_a_reload(notebook: Open) -> None:
-    page = notebook([scripted(PYTHON, DONE), AGENT, "%agent show", ""], without="agent-magics:link")
-    page.run(0)
-    page.start(1)
-    page.wait_for_question()
-    page.save()
-    page.reload()
-    page.answer("Approve")
-    # JupyterLab itself gives what comes after a reload to no cell; %agent show gives it to this.
-    assert page.value("total") == "42"
-    page.run(2)
-    expect(page.cards(2)).to_have_count(1)
-    expect(page.outputs(2).last).to_contain_text("It is done.")
 
 
 def test_run_all_runs_cell_after_cell(notebook: Open) -> None:

@@ -86,17 +86,18 @@ def settled(kernel, server, kind):
     return asked
 
 
-# Each engine and each kind of cell once; all other pairs are long.
-SHORT = dict(zip(ENGINES, CELLS, strict=True))
+# A thread and a process, and two kinds of cell; all other pairs are long.
+SHORT = {("here", "magic"), ("pool", "blocks")}
 PAIRS = [
-    pytest.param(kind, cell, marks=() if SHORT[kind] == cell else pytest.mark.long)
+    pytest.param(kind, cell, marks=() if (kind, cell) in SHORT else pytest.mark.long)
     for kind in ENGINES
     for cell in CELLS
 ]
 
 
 @pytest.mark.parametrize(("kind", "cell"), PAIRS)
-def test_an_interrupt_ends_the_asking_and_keeps_the_answers(kernel, scheduler, kind, cell):
+def test_an_interrupt_ends_the_asking_and_keeps_the_answers(kernel, request, kind, cell):
+    scheduler = request.getfixturevalue("scheduler") if kind == "dask" else ""
     with RowServer(delay=0.1, holds=HELD) as server:
         engine = ENGINES[kind].format(scheduler=scheduler)
         begin(kernel, server, engine, path="log", holds="row 300")

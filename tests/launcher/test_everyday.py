@@ -16,20 +16,14 @@ import pytest
 
 from agent_magics.exec.launcher_client import shared_launcher
 from tests.support.attacks import campaign
-from tests.support.attacks.campaign import Configuration
+from tests.support.attacks.campaign import MAIN, Configuration
 from tests.support.needs import not_tested
 from tests.support.sandbox.everyday_cases import CASES, Case
 
 pytestmark = pytest.mark.timeout(300)
 
-CONFIGURATIONS = [
-    Configuration(0, "user"),
-    Configuration(1, "user"),
-    Configuration(1, "user", 1),
-    Configuration(1, "root"),
-    Configuration(2, "user"),
-    Configuration(2, "root"),
-]
+OLDEST = Configuration(1, "user", 1)  # of Landlock's versions
+CONFIGURATIONS = [Configuration(0, "user"), *MAIN, OLDEST]
 
 
 @cache  # to import a module takes up to a second, and many cases ask for the same
@@ -63,7 +57,12 @@ def missing(case: Case, configuration: Configuration) -> str:
 
 def cases() -> list[object]:
     return [
-        pytest.param(case, configuration, id=f"{configuration}-{case.name}")
+        pytest.param(
+            case,
+            configuration,
+            id=f"{configuration}-{case.name}",
+            marks=pytest.mark.long if configuration == OLDEST else (),
+        )
         for configuration in CONFIGURATIONS
         for case in CASES
     ]

@@ -35,8 +35,13 @@ AT_ONCE = 20
 
 
 @pytest.mark.soak
-def test_a_killed_map_goes_on_where_it_was(tmp_path):
-    check_kills(tmp_path, [30, 200, 350, 800, 1200], rows=2000)
+@pytest.mark.parametrize(
+    "moments",
+    [[30, 800], pytest.param([30, 200, 350, 800, 1200], marks=pytest.mark.long)],
+    ids=["two", "five"],
+)
+def test_a_killed_map_goes_on_where_it_was(tmp_path, moments):
+    check_kills(tmp_path, moments, rows=2000)
 
 
 @pytest.mark.long

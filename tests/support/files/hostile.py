@@ -1,7 +1,7 @@
-"""Makes hostile files, and tries one reader of the kernel on all of them, in a process of its own.
+"""Makes hostile files, and tries each reader of the kernel on all of them, in a fork of its own.
 
-``python -m tests.support.files.hostile READER`` prints a row for each: the file, the reader,
-seconds of the processor, MB that the process grew by, and the message.
+``python -m tests.support.files.hostile FOLDER`` prints a line for each reader, with a row for each
+file: the file, the code, seconds of the processor, MB that the process grew by, and the message.
 """
 
 import json
@@ -12,11 +12,13 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from agent_magics.app import Agent  # the process has loaded what a kernel has
 from agent_magics.kernel.commands.recordings.notebook_prompts import prompts_of_notebook
 from agent_magics.protocol.errors import AgentMagicsError
+from tests.support import forks
 
 LIMIT = 30  # seconds until a reader that hangs is ended
 SPARSE = 20 << 30
@@ -172,17 +174,28 @@ def _try(code: str, root: Path) -> tuple[float, float, str]:
     return time.process_time() - start, _used() - before, message
 
 
-def main(reader: str, folder: Path) -> None:
+def _try_all(reader: str, folder: Path) -> list[tuple[str, str, float, float, str]]:
     """Try one reader on every file, each in a workspace of its own."""
     signal.signal(signal.SIGALRM, lambda *_: (_ for _ in ()).throw(TimeoutError("it hangs")))
+    rows = []
     for number, (kind, make) in enumerate(FILES.items()):
         root = folder / str(number)
-        root.mkdir()
+        root.mkdir(parents=True)
         _place(root, reader, make)
         os.chdir(root)
-        for code in READERS[reader]:
-            sys.stdout.write(f"{(kind, code.splitlines()[0], *_try(code, root))}\n")
+        rows += [(kind, code.splitlines()[0], *_try(code, root)) for code in READERS[reader]]
+    return rows
+
+
+def main(folder: Path) -> None:
+    """Try all readers, each in a fork of its own; print what came of each."""
+    for number, reader in enumerate(READERS):
+        try:
+            rows = forks.call(partial(_try_all, reader, folder / str(number)))
+        except AssertionError as error:
+            rows = str(error)
+        sys.stdout.write(f"{(reader, rows)}\n")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(Path(sys.argv[1]))

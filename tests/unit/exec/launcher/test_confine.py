@@ -123,11 +123,19 @@ def _connect(name: str) -> None:
         client.connect(name)
 
 
-# A container without user namespaces has no tier 2; see test_probe.
+# Of Landlock the oldest version and the newest; those between are long to go through. A container
+# without user namespaces has no tier 2; see test_probe.
 @pytest.mark.parametrize(
     ("tier", "abi", "container"),
-    [(1, abi, container) for abi in (1, 2, 4, 6, 7) for container in (False, True)]
-    + [(2, 1, False), (2, 7, False)],
+    [
+        *((1, abi, container) for abi in (1, 7) for container in (False, True)),
+        *((2, abi, False) for abi in (1, 7)),
+        *(
+            pytest.param(1, abi, container, marks=pytest.mark.long)
+            for abi in (2, 4, 6)
+            for container in (False, True)
+        ),
+    ],
 )
 def test_attacks_are_refused_and_work_goes_on(
     uid: int, place: str, tier: int, abi: int, container: bool, monkeypatch: pytest.MonkeyPatch

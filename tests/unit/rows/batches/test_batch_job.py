@@ -184,6 +184,11 @@ def test_a_budget_is_kept(tmp_path):
     assert "max_tokens" in done.stopped
 
 
+def long(*moments):
+    """Mark the moments of a kill that are long to go through."""
+    return [pytest.param(moment, marks=pytest.mark.long) for moment in moments]
+
+
 MAP = """
 import sys
 from agent_magics import Agent
@@ -196,7 +201,7 @@ agent.map_sync("{{text}}", [f"row {number}" for number in range(60)], ask_above=
 """
 
 
-@pytest.mark.parametrize("after", ["/v1/files", "/v1/batches", "in_progress", "completed"])
+@pytest.mark.parametrize("after", ["/v1/batches", *long("/v1/files", "in_progress", "completed")])
 def test_a_killed_kernel_loses_no_batch(tmp_path, after):
     cache = tmp_path / "answers.sqlite"
     root = str(Path(__file__).parents[4])
@@ -220,7 +225,7 @@ def test_a_killed_kernel_loses_no_batch(tmp_path, after):
     assert not files_beside(cache)
 
 
-@pytest.mark.parametrize("call", ["listed", "upload", "create", "look", "follow", "content"])
+@pytest.mark.parametrize("call", ["create", *long("listed", "upload", "look", "follow", "content")])
 def test_a_kernel_that_is_killed_in_the_midst_of_a_call_loses_no_batch(tmp_path, call):
     cache = tmp_path / "answers.sqlite"
     root = str(Path(__file__).parents[4])

@@ -78,7 +78,9 @@ async def _compare(draw: random.Random, found: Project) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 4))]
+)
 def test_changes_and_questions_in_any_order(tmp_path, seed):
     draw = random.Random(seed)
 

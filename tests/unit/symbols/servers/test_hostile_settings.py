@@ -136,7 +136,7 @@ def _ran(tmp_path, server: str) -> set[str]:
 
 SERVERS = [
     "basedpyright",
-    pytest.param("pylsp", marks=pytest.mark.soak),
+    pytest.param("pylsp", marks=pytest.mark.long),  # another one of Python
     pytest.param("typescript", marks=pytest.mark.needs("server servers/typescript")),
 ]
 
