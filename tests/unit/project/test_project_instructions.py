@@ -137,7 +137,8 @@ CHANGES = {
     "written in place": lambda file, number: file.write_text("x" * number),
     "replaced": lambda file, number: _new(file, number).replace(file),
     "removed": lambda file, number: file.unlink(missing_ok=True),
-    "a link": lambda file, number: (file.unlink(missing_ok=True), file.symlink_to("/etc/hosts")),
+    # To a file of the test's own, which "written in place" then writes.
+    "a link": lambda file, number: (file.unlink(missing_ok=True), file.symlink_to("linked")),
     "a folder": lambda file, number: (file.unlink(missing_ok=True), file.mkdir()),
 }
 
