@@ -63,8 +63,9 @@ class FunctionToolHandler(ToolHandler):
         self.options = fn.tool_options
         self.supports_parallel = self.options.parallel
         self._binder = ArgumentBinder(fn)
-        is_sync = not (inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn))
-        self._is_inline = self.options.inline and is_sync
+        self._is_inline = self.options.inline and not (
+            inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn)
+        )
         if self._is_inline:  # nothing can stop it before it returns
             self.options = replace(self.options, timeout=None)
         self._execute = self._choose_place()

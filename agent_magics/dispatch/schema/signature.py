@@ -103,11 +103,11 @@ def _read_parameters(fn: Callable[..., Any]) -> list[Parameter]:
     described = parse_docstring(getattr(_innermost(fn), "__doc__", None)).params
     parameters: list[Parameter] = []
     for name, given in signature_of(fn).parameters.items():
-        annotation = given.annotation
+        annotation, kind = given.annotation, given.kind
         simple = describe_annotation(annotation)
         if simple is None and _is_context(annotation, fn):
             continue
-        if given.kind is given.VAR_POSITIONAL:
+        if kind is given.VAR_POSITIONAL:
             raise FatalError(
                 f"{name_of(fn)}: *{name} cannot be filled by a model, which passes arguments by "
                 f"name; take a list parameter instead, such as {name}: list[str]."
@@ -126,8 +126,8 @@ def _read_parameters(fn: Callable[..., Any]) -> list[Parameter]:
                 annotation,
                 simple,
                 given.default,
-                is_positional=given.kind is given.POSITIONAL_ONLY,
-                is_rest=given.kind is given.VAR_KEYWORD,
+                is_positional=kind is given.POSITIONAL_ONLY,
+                is_rest=kind is given.VAR_KEYWORD,
                 description=_annotated_description(annotation) or described.get(name, ""),
             )
         )
