@@ -4,6 +4,7 @@
 Importing this package imports nothing heavy; everything else comes when it is first used.
 """
 
+import gc
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +58,13 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{home}"), name)
+    collects = gc.isenabled()
+    gc.disable()  # what an import makes stays; to look for garbage in it takes a tenth of the time
+    try:
+        value = getattr(import_module(f"{__name__}.{home}"), name)
+    finally:
+        if collects:
+            gc.enable()
     globals()[name] = value
     return value
 

@@ -79,6 +79,19 @@ def test_a_whole_run_works_without_jupyter():
     assert [name for name, (success, _) in told["calls"].items() if not success] == []
 
 
+@pytest.mark.parametrize("collects", [True, False])
+def test_no_garbage_is_looked_for_while_agent_is_imported(collects):
+    code = (
+        "import gc, agent_magics\n"
+        f"gc.{'enable' if collects else 'disable'}()\n"
+        "looks = []\n"
+        "gc.callbacks.append(lambda phase, info: looks.append(phase))\n"
+        "agent_magics.Agent\n"
+        "print(looks.count('start') < 2, gc.isenabled())\n"  # one is due when it has ended
+    )
+    assert run_script(code).split() == ["True", str(collects)]
+
+
 FIRST_TURN = """
 import sys
 from agent_magics import Agent, Call, ScriptedModel, tool
