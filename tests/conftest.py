@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 pytest_plugins = [
-    *("tests.support.needs", "tests.support.time_limits"),
+    *("tests.support.browsers", "tests.support.needs", "tests.support.time_limits"),
     "tests.support.kernels.notebooks",
 ]
 
