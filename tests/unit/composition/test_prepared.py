@@ -13,6 +13,7 @@ from agent_magics.config_files.places import user_config_file
 from agent_magics.engine.front_end import FRONT_ENDS, FrontEnd
 from agent_magics.models.providers.credentials import keep_key, stored_key
 from agent_magics.models.recordings.scripted import Call, ScriptedModel
+from agent_magics.protocol.errors import FatalError
 from tests.support.turns import outputs, scripted
 
 
@@ -66,6 +67,20 @@ def test_what_changes_a_run_makes_its_configuration_anew(monkeypatch):
                 assert agent.turn_config() is not before, name
         finally:
             FRONT_ENDS.register(None)
+
+
+@pytest.mark.parametrize("runs", [0, 1, 2], ids="{} runs before".format)
+def test_a_folder_that_goes_is_missed_from_the_next_run_on(tmp_path, runs):
+    root = tmp_path / "more"
+    root.mkdir()
+    with Agent(ScriptedModel([]), writable_roots=[root]) as agent:
+        for _ in range(runs):
+            agent.turn_config()
+        root.rmdir()
+        with pytest.raises(FatalError, match="is not a folder"):
+            agent.turn_config()
+        root.mkdir()
+        assert agent.turn_config().config.roots[1] == root
 
 
 def test_what_holds_for_one_run_alone_does_not_stay():
