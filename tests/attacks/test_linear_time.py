@@ -21,7 +21,6 @@ from agent_magics.kernel.commands.recordings.notebook_prompts import NotebookPro
 from agent_magics.kernel.completion import cells
 from agent_magics.kernel.live.namespace import interpolate
 from agent_magics.mcp.client.schemas import endless_reference
-from agent_magics.models import sdk
 from agent_magics.project.front_matter import split_front_matter
 from agent_magics.protocol.errors import AgentMagicsError, FatalError
 from agent_magics.rows.prompts import Template
@@ -113,7 +112,6 @@ ROWS = {
     "blanks in an answer's fence": (json_in, f"```{chr(10) * N}"),
     "fences of an answer": (json_in, "```a" * N),
     "open fences of an answer": (json_in, "```\n" * N),
-    "a word in a log record": (lambda text: sdk._ADDRESS.sub("", text), "a" * N),
     "blanks in front matter": (front_matter, f"a{' ' * N}b"),
     "backslashes that a command prints": (lambda text: redact_text((KEY,), text), "\\" * N),
     "beginnings of tokens in an error": (lambda text: str(FatalError(text)), "eyJ-" * (N // 4)),
