@@ -304,7 +304,8 @@ def test_whatever_a_tool_raises_is_told_and_the_engine_lives(run, error, kind):
     assert result.text == "Went on.", result.error
     assert [call.success for call in result.calls] == [False, True]
     told = outputs(agent)[0][1]
-    assert told.startswith(f"bad raised {type(error).__name__}: ")
+    said = f": {error}" if str(error) else ""
+    assert told.startswith(f"bad raised {type(error).__name__}{said} (line ")
     assert "raise error" in told
 
 
