@@ -21,11 +21,12 @@ SERVERS := $(patsubst %,build/servers/%.stamp,litellm_proxy llama_server typescr
 	$(patsubst %,build/mcp/%.stamp,npm python)
 # Kernels of this environment only, whatever else is installed on the machine.
 ISOLATED := env -u JUPYTER_PATH JUPYTER_PREFER_ENV_PATH=1
-# One file is one worker's, so that what its tests share is started once. A worker often waits for a
-# kernel or a page, so there are two more than there are processors.
+# Workers are forks of the process that has collected the tests. One file is one worker's, so that
+# what its tests share is started once. A worker often waits for a kernel or a page, so there are two
+# more than there are processors.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
-PYTEST := $(ISOLATED) $(BIN)/python make/watched.py $(BIN)/python -m pytest --numprocesses $(WORKERS) \
-	--dist loadfile --no-loadscope-reorder --max-worker-restart 2
+PYTEST := $(ISOLATED) $(BIN)/python make/watched.py $(BIN)/python -m pytest -p tests.support.workers \
+	--workers $(WORKERS)
 NOTEBOOKS := --nbval --nbval-current-env --nbval-sanitize-with notebooks/sanitize.cfg \
 	--nbval-cell-timeout 120
 # With neither browser nor sandbox, with the examples that are written down only, and not with those
@@ -70,7 +71,7 @@ test-fast: $(VENV)/test.stamp labextension  ## Run in a minute and a half what n
 
 .PHONY: test-long
 test-long: $(VENV)/test.stamp labextension kernels $(SERVERS)  ## Run what is long by nature: random kills, soaks, matrices, other versions and front ends, Binder.
-	@$(PYTEST) --dist worksteal -m long tests $(PYTEST_ARGS)
+	@$(PYTEST) --apart -m long tests $(PYTEST_ARGS)
 
 .PHONY: test-changed
 test-changed: $(VENV)/test.stamp labextension  ## Run the tests of what has changed since main.

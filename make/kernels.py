@@ -30,7 +30,7 @@ TESTS = [
         "ways_to_run",
     )
 ]
-WORKERS = ("--numprocesses=3", "--dist=loadfile")
+WORKERS = ("-ptests.support.workers", "--workers=3")
 TRIES = 2  # an index may be unreachable for a moment
 RUNS = 3  # of all tests, until none fails
 MOST = 3  # failures; what hangs costs half a minute each

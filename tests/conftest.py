@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 pytest_plugins = [
-    *("tests.support.browsers", "tests.support.needs", "tests.support.time_limits"),
+    *("tests.support.needs", "tests.support.time_limits"),
     "tests.support.kernels.notebooks",
 ]
 
@@ -73,6 +73,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     page: there a test's cells are the past of the next one's, as they are for a person. Pages
     without the extension come last in a file, since JupyterLab is loaded anew for each change.
     """
+    if addresses := [item.nodeid for item in items if " at 0x" in item.nodeid]:
+        raise pytest.UsageError(f"such an id is another in the next run: {addresses[0]}")
     dear = {item.path for item in items if item.get_closest_marker("soak")}
     dear |= {item.path for item in items if "launcher" in item.path.parts}
     items.sort(key=lambda item: (_place(item), item.path not in dear))
@@ -95,14 +97,20 @@ def _own_homes() -> None:
         os.environ[name] = tempfile.mkdtemp(dir=_homes)
 
 
+@pytest.fixture(scope="session")
+def _place_of_tests(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return where a worker makes the folders of its tests."""
+    return tmp_path_factory.mktemp("tests")
+
+
 @pytest.fixture
-def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tmp_path(request: pytest.FixtureRequest, _place_of_tests: Path) -> Path:
     """Return an empty folder of the test's own.
 
     pytest's also renews a link to the newest folder, which takes longer than most tests.
     """
     name = re.sub(r"\W", "_", request.node.name)[:30]
-    folder = tmp_path_factory.getbasetemp() / f"{name}{next(_numbers)}"
+    folder = _place_of_tests / f"{name}{next(_numbers)}"
     folder.mkdir(mode=0o700)
     return folder
 

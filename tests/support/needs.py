@@ -163,8 +163,6 @@ def _reason(report: Any) -> str:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail the run for tests that were not run and should have been."""
-    if hasattr(session.config, "workerinput"):  # a worker of xdist; the controller gets all reports
-        return
     if path := session.config.getoption("list_untested"):
         names = [f"{report.nodeid}\n" for report in _skipped(session.config)]
         path.write_text("".join(names), encoding="utf-8")

@@ -142,6 +142,7 @@ COMPOSED = [
 ]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("form", [*NAMED, *COMPOSED])
 def test_a_named_file_that_changes_while_the_question_is_open_is_asked_about_again(project, form):
     asked = []
@@ -206,6 +207,7 @@ THROUGH_LINKS = [
 ]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("answer", ["approve_for_session", "approve_for_project"])
 @pytest.mark.parametrize(("allowed", "later"), THROUGH_LINKS)
 def test_no_lasting_answer_leads_out_through_a_link(
@@ -256,6 +258,7 @@ NAMERS = [
 ]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("line", FINDERS)
 @pytest.mark.parametrize("target", ["the file outside", "the folder outside", ".env", ".git"])
 def test_no_lasting_answer_follows_a_link_that_was_put_into_a_folder(
@@ -320,6 +323,7 @@ def test_a_link_within_what_commands_may_write_needs_no_further_question(project
     assert len(asked) == 1
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "line",
     [

@@ -104,6 +104,7 @@ def test_what_git_shows_of_a_history_is_of_files_that_are_named(tmp_path):
     assert not is_safe(["git", "diff", "--", "b"], tmp_path / "sub", confined=True)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("argv", UNSAFE_LINES, ids=name_of)
 def test_a_sandbox_makes_nothing_else_safe(argv):
     assert not is_safe(argv, confined=True)
@@ -124,6 +125,7 @@ def test_a_safe_command_behind_a_wrapper_is_not_safe(argv):
         assert not is_safe([*wrapper, *argv])
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("argv", UNSAFE_LINES, ids=name_of)
 def test_an_unsafe_command_stays_unsafe_beside_safe_ones(argv):
     for script in (

@@ -157,6 +157,7 @@ def test_whatever_stands_there_is_read_or_one_sentence(servers):
 HUGE = (10**400, -(10**400), 1e300, "x" * 100_000, ["x" * 100_000], {"x" * 100_000: "x"})
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("key", [*KEYS, "type", "disabled", "oauth", "timeout", "unknown"])
 def test_huge_values_are_refused_in_a_short_sentence(key):
     for base in ({"command": "x"}, {"url": "https://a.b"}):

@@ -1,0 +1,131 @@
+"""Workers, which share the tests of a run: each test is run and told once, whatever they die of."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).parents[1]
+LIMIT = 60
+# Says in a file of its own which process ran it.
+FILE = """
+import os, pathlib, pytest
+
+@pytest.fixture(scope="module")
+def shared():
+    pathlib.Path(f"made.{__name__}.{os.getpid()}").touch()
+
+@pytest.mark.parametrize("n", range(9))
+def test_it(n, shared, tmp_path_factory, capfd):
+    print(n)
+    assert capfd.readouterr().out == f"{n}\\n"
+    tmp_path_factory.mktemp("x")
+    pathlib.Path(f"ran.{__name__}.{n}.{os.getpid()}").touch()
+"""
+DEATH = "\ndef test_death():\n    os.kill(os.getpid(), 9)\n"
+
+
+@pytest.fixture
+def start(tmp_path):
+    def start(files: dict[str, str], *options: str) -> "subprocess.Popen[str]":
+        for name, text in files.items():
+            (tmp_path / f"test_{name}.py").write_text(text, encoding="utf-8")
+        command = [sys.executable, "-m", "pytest", "-ptests.support.workers", "--workers=2"]
+        return subprocess.Popen(
+            [*command, "--rootdir=.", "-c/dev/null", "-pno:cacheprovider", *options],
+            env=os.environ | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    return start
+
+
+def ran(folder: Path, name: str) -> list[list[str]]:
+    """Return the file, the number and the process of each test that ran, or of what was made."""
+    return sorted(path.name.split(".")[1:] for path in folder.glob(f"{name}.*"))
+
+
+def test_each_file_is_run_once_by_one_of_several(start, tmp_path):
+    with start({"a": FILE, "b": FILE, "c": FILE}) as run:
+        said, _ = run.communicate(timeout=LIMIT)
+    assert "27 passed" in said and "[100%]" in said and run.returncode == 0
+    tests = ran(tmp_path, "ran")
+    assert len(tests) == 27 and {*tests[0]}.isdisjoint({str(run.pid)})
+    files = {(name, process) for name, _, process in tests}
+    assert len(files) == 3 and files == {(name, process) for name, process in ran(tmp_path, "made")}
+
+
+def test_tests_of_a_file_may_be_shared(start, tmp_path):
+    with start({"a": FILE}, "--apart") as run:
+        said, _ = run.communicate(timeout=LIMIT)
+    assert "9 passed" in said and len(ran(tmp_path, "ran")) == 9
+
+
+@pytest.mark.parametrize("options", [(), ("--apart",)])
+def test_of_a_test_that_kills_its_process_the_others_are_run(start, tmp_path, options):
+    with start({"a": FILE + DEATH, "b": FILE}, *options) as run:
+        said, _ = run.communicate(timeout=LIMIT)
+    assert "1 failed, 18 passed" in said and run.returncode == 1
+    assert "the process that ran test_a.py::test_death ended" in said
+    assert len(ran(tmp_path, "ran")) == 18
+
+
+def test_what_dies_too_often_is_told(start):
+    deaths = DEATH + DEATH.replace("death", "more") + DEATH.replace("death", "most")
+    with start({"a": "import os\n" + deaths + DEATH.replace("death", "last"), "b": FILE}) as run:
+        said, _ = run.communicate(timeout=LIMIT)
+    assert (
+        "3 failed, 9 passed" in said
+        and "workers died 3 times: 1 tests" in said
+        and run.returncode == 1
+    )
+
+
+def test_a_run_ends_with_the_failures_that_it_may_have(start):
+    with start(
+        {"a": FILE + DEATH.replace("os.kill(os.getpid(), 9)", "assert 0"), "b": FILE}, "-x"
+    ) as run:
+        said, _ = run.communicate(timeout=LIMIT)
+    assert "1 failed" in said and "stopping after 1 failures" in said
+
+
+def test_an_interrupt_takes_down_what_fixtures_made(start, tmp_path):
+    os.mkfifo(tmp_path / "began")
+    text = """
+import os, signal, pytest
+
+@pytest.fixture(scope="session")
+def made():
+    yield
+    open("taken_down", "w").close()
+
+def test_it(made):
+    with open("began", "w") as file:
+        print(os.getpid(), file=file)
+    signal.pause()
+"""
+    with start({"a": text}) as run:
+        with open(tmp_path / "began", encoding="ascii") as file:
+            worker = int(file.read())
+        run.send_signal(signal.SIGINT)
+        run.communicate(timeout=LIMIT)
+    assert run.returncode == pytest.ExitCode.INTERRUPTED
+    assert (tmp_path / "taken_down").exists() and not psutil.pid_exists(worker)
+
+
+def test_threads_that_a_fork_would_lack_are_named(start):
+    text = """
+import polars
+polars.DataFrame({"a": [2, 1]}).sort("a")
+import time; time.sleep(1)
+def test_it(): pass
+"""
+    with start({"a": text}) as run:
+        said, _ = run.communicate(timeout=LIMIT)
+    assert "workers would lack what modules started: " in said
