@@ -47,6 +47,7 @@ LASTING = (
     *("Dask-Offload", "Dask-Callback"),
     "fsspecIO",
 )
+_ADDRESS = re.compile(r" at 0x[0-9a-f]{10}")
 _numbers = count()  # of the folders of tests
 
 
@@ -73,7 +74,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     page: there a test's cells are the past of the next one's, as they are for a person. Pages
     without the extension come last in a file, since JupyterLab is loaded anew for each change.
     """
-    if addresses := [item.nodeid for item in items if " at 0x" in item.nodeid]:
+    if addresses := [item.nodeid for item in items if _ADDRESS.search(item.nodeid)]:
         raise pytest.UsageError(f"such an id is another in the next run: {addresses[0]}")
     dear = {item.path for item in items if item.get_closest_marker("soak")}
     dear |= {item.path for item in items if "launcher" in item.path.parts}

@@ -33,7 +33,8 @@ DEATH = "\ndef test_death():\n    os.kill(os.getpid(), 9)\n"
 def start(tmp_path):
     def start(files: dict[str, str], *options: str) -> "subprocess.Popen[str]":
         for name, text in files.items():
-            (tmp_path / f"test_{name}.py").write_text(text, encoding="utf-8")
+            (file := tmp_path / f"{name}.py").parent.mkdir(exist_ok=True)
+            file.write_text(text, encoding="utf-8")
         command = [sys.executable, "-m", "pytest", "-ptests.support.workers", "--workers=2"]
         return subprocess.Popen(
             [*command, "--rootdir=.", "-c/dev/null", "-pno:cacheprovider", *options],
@@ -52,7 +53,7 @@ def ran(folder: Path, name: str) -> list[list[str]]:
 
 
 def test_each_file_is_run_once_by_one_of_several(start, tmp_path):
-    with start({"a": FILE, "b": FILE, "c": FILE}) as run:
+    with start({"test_a": FILE, "test_b": FILE, "test_c": FILE}) as run:
         said, _ = run.communicate(timeout=LIMIT)
     assert "27 passed" in said and "[100%]" in said and run.returncode == 0
     tests = ran(tmp_path, "ran")
@@ -61,15 +62,22 @@ def test_each_file_is_run_once_by_one_of_several(start, tmp_path):
     assert len(files) == 3 and files == {(name, process) for name, process in ran(tmp_path, "made")}
 
 
+def test_half_of_the_workers_run_the_tests_of_the_browser(start, tmp_path):
+    with start({f"browser/test_{name}": FILE for name in "abc"}, "--workers=4") as run:
+        said, _ = run.communicate(timeout=LIMIT)
+    assert "27 passed" in said and run.returncode == 0
+    assert len({process for _, _, process in ran(tmp_path, "ran")}) == 2
+
+
 def test_tests_of_a_file_may_be_shared(start, tmp_path):
-    with start({"a": FILE}, "--apart") as run:
+    with start({"test_a": FILE}, "--apart") as run:
         said, _ = run.communicate(timeout=LIMIT)
     assert "9 passed" in said and len(ran(tmp_path, "ran")) == 9
 
 
 @pytest.mark.parametrize("options", [(), ("--apart",)])
 def test_of_a_test_that_kills_its_process_the_others_are_run(start, tmp_path, options):
-    with start({"a": FILE + DEATH, "b": FILE}, *options) as run:
+    with start({"test_a": FILE + DEATH, "test_b": FILE}, *options) as run:
         said, _ = run.communicate(timeout=LIMIT)
     assert "1 failed, 18 passed" in said and run.returncode == 1
     assert "the process that ran test_a.py::test_death ended" in said
@@ -77,20 +85,16 @@ def test_of_a_test_that_kills_its_process_the_others_are_run(start, tmp_path, op
 
 
 def test_what_dies_too_often_is_told(start):
-    deaths = DEATH + DEATH.replace("death", "more") + DEATH.replace("death", "most")
-    with start({"a": "import os\n" + deaths + DEATH.replace("death", "last"), "b": FILE}) as run:
+    deaths = [DEATH.replace("death", f"death_{number}") for number in range(4)]
+    with start({"test_a": "".join(["import os", *deaths]), "test_b": FILE}) as run:
         said, _ = run.communicate(timeout=LIMIT)
-    assert (
-        "3 failed, 9 passed" in said
-        and "workers died 3 times: 1 tests" in said
-        and run.returncode == 1
-    )
+    assert "3 failed, 9 passed" in said and run.returncode == 1
+    assert "not run, since workers died 3 times: 1 tests" in said
 
 
 def test_a_run_ends_with_the_failures_that_it_may_have(start):
-    with start(
-        {"a": FILE + DEATH.replace("os.kill(os.getpid(), 9)", "assert 0"), "b": FILE}, "-x"
-    ) as run:
+    failing = f"{FILE}\ndef test_failure():\n    assert 0\n"
+    with start({"test_a": failing, "test_b": FILE}, "-x") as run:
         said, _ = run.communicate(timeout=LIMIT)
     assert "1 failed" in said and "stopping after 1 failures" in said
 
@@ -110,7 +114,7 @@ def test_it(made):
         print(os.getpid(), file=file)
     signal.pause()
 """
-    with start({"a": text}) as run:
+    with start({"test_a": text}) as run:
         with open(tmp_path / "began", encoding="ascii") as file:
             worker = int(file.read())
         run.send_signal(signal.SIGINT)
@@ -126,6 +130,6 @@ polars.DataFrame({"a": [2, 1]}).sort("a")
 import time; time.sleep(1)
 def test_it(): pass
 """
-    with start({"a": text}) as run:
+    with start({"test_a": text}) as run:
         said, _ = run.communicate(timeout=LIMIT)
     assert "workers would lack what modules started: " in said
