@@ -64,6 +64,7 @@ def pytest_collection() -> Iterator[None]:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(10_000, 10, 10)  # at Python's 700 it takes a twentieth of all
         gc.enable()
 
 
