@@ -268,7 +268,7 @@ def open_transport(access: ServerAccess, key: str, longest: float) -> Transport:
     try:
         check_address(address)
     except ValueError as error:
-        raise FatalError(f"{address} {error}") from None
+        raise FatalError(f"{address} {clause(error)}.") from None
     headers = {
         "Authorization": f"Bearer {key}",
         "Content-Type": "application/json",
@@ -401,6 +401,6 @@ async def _unpacked(response: "aiohttp.ClientResponse") -> AsyncGenerator[bytes,
         try:
             yield unpacker.decompress(chunk, EVENT_BYTES)
         except zlib.error as error:
-            raise cut_short(f"it cannot be unpacked: {error}") from None
+            raise cut_short(f"it cannot be unpacked: {clause(error)}") from None
         if unpacker.unconsumed_tail:
             raise too_large("a part", EVENT_BYTES)
