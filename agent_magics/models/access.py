@@ -1,7 +1,9 @@
 """Finds the address of a server and the key for it, and keeps the key out of errors."""
 
 import asyncio
+from base64 import b64encode
 from typing import TypeVar
+from urllib.parse import unquote, urlsplit
 
 from agent_magics.models.error_redaction import keys_in_address, without_keys
 from agent_magics.models.providers import credentials
@@ -69,16 +71,21 @@ class ServerAccess:
             return found.value
         if key := shared_key_of(address):
             return key
-        if is_local(address):
+        if is_local(address) or login_within(address):
             return PLACEHOLDER_KEY
         credentials.forget_key(address)
         missing = f"No API key for {address}: {ways_to_give(address)}."
         raise FatalError(without_keys(missing, keys_in_address(address)))
 
     def key_headers(self, key: str) -> dict[str, str]:
-        """Return the headers in which the server accepts `key`, other than ``Authorization``."""
-        header = endpoint_of(self.address).key_header
-        return {header: key} if header else {}
+        """Return the headers in which the server accepts `key`; a login within its address stands
+        in the usual one.
+        """
+        login = login_within(self.address)
+        headers = {"Authorization": f"Basic {login}" if login else f"Bearer {key}"}
+        if header := endpoint_of(self.address).key_header:
+            headers[header] = key
+        return headers
 
     def secrets(self) -> tuple[str, ...]:
         """Return the keys in use, which must not be written anywhere."""
@@ -94,3 +101,10 @@ class ServerAccess:
             without_keys(part, secrets) if isinstance(part, str) else part for part in fault.args
         )
         return fault
+
+
+def login_within(address: str) -> str:
+    """Return the name and password that stand in an address, as a header holds them, or ""."""
+    parts = urlsplit(address)
+    login = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+    return "" if login == ":" else b64encode(login.encode()).decode()

@@ -4,7 +4,7 @@ The longest answers today have 128,000 tokens, each sent as an event of some 300
 event may repeat the whole answer, the instructions and the tools.
 """
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from agent_magics.models.faults import Fault
@@ -28,21 +28,16 @@ MOST_PARTS = 2000
 ENCODINGS = frozenset(("", "identity", "gzip", "deflate"))
 
 
-def is_bounded_encoding(headers: Mapping[str, str]) -> bool:
-    """Return whether what unpacks a body with these headers stays within bounds."""
-    return headers.get("content-encoding", "").strip().lower() in ENCODINGS
-
-
-def check_encoding(headers: Mapping[str, str]) -> None:
+def check_encoding(encoding: str) -> None:
     """Reject an answer whose encoding could unpack to more than memory holds.
 
     Raises:
         Fault: it could.
     """
-    if not is_bounded_encoding(headers):
+    if encoding not in ENCODINGS:
         raise Fault(
             "The model server's answer was refused: it is compressed with "
-            f"{headers['content-encoding'][:40]!r}, and only gzip or deflate is read."
+            f"{encoding[:40]!r}, and only gzip or deflate is read."
         )
 
 

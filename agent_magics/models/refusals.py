@@ -1,7 +1,8 @@
 """Translates a server's errors into one sentence, and tells which are transient."""
 
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -38,6 +39,7 @@ SENTENCES = {
     401: "{address} refused the API key ({status}): {key_way}, and run the cell again.",
     402: "{address} wants to be paid first (402): {said}",
     403: "{address} does not allow this key to use {model!r} (403): {said}",
+    407: "A proxy on the way to {address} refuses its login (407): check HTTP_PROXY: {said}",
     404: "{address} does not know the model {model!r}, or has no {api} (most addresses end in /v1, "
     "and none in /responses or /chat/completions); it answered (404): {said}",
     429: "{address} refuses, for its rate limit or your quota (429): {said}",
@@ -64,9 +66,12 @@ NO_PROXY = (
     "Cannot connect to {address} through the proxy {proxy}, which the environment names ({cause}): "
     "check it, or name the server in NO_PROXY."
 )
+NOT_HTTP = (
+    "What {address} answers cannot be read as HTTP ({cause}): check base_url (OPENAI_BASE_URL)."
+)
 NO_TRUST = (
     "Cannot connect safely to {address} ({cause}): its certificate is not one that this machine "
-    "trusts; set SSL_CERT_FILE to the certificate of its authority."
+    "trusts; set SSL_CERT_FILE to the certificate of its authority{now}."
 )
 NO_TLS = (
     "Cannot speak TLS with {address} ({cause}): a server without TLS has an address with http://."
@@ -188,27 +193,49 @@ def is_about_model(status: int, codes: set[str], message: str) -> bool:
     return bool(codes & NO_MODEL_CODES or NO_MODEL_WORDS.search(message))
 
 
-def explain_connection(error: BaseException, address: str) -> FatalError:
-    """Return the error for a connection that could not be established."""
+def explain_connection(error: BaseException, address: str, *, tries: int = FEW_TRIES) -> FatalError:
+    """Return the error for a connection that could not be established, or brought no answer.
+
+    Args:
+        error: what was raised.
+        address: the server's address.
+        tries: number of requests that are worth making.
+    """
     import ssl  # noqa: PLC0415 - 10 ms; aiohttp has it loaded by now
 
     causes = list(_causes(error))
-    cause = brief(str(causes[-1])) or type(causes[-1]).__name__
+    cause = _words_of(causes)
     for each in causes:
         if isinstance(each, ssl.SSLCertVerificationError) or "CERTIFICATE_VERIFY" in str(each):
-            return Fault(NO_TRUST.format(address=address, cause=cause))
+            named = os.environ.get("SSL_CERT_FILE", "")
+            now = f" (now it is {named})" if named else ""
+            return Fault(NO_TRUST.format(address=address, cause=cause, now=now))
         if isinstance(each, ssl.SSLError):
             return Fault(NO_TLS.format(address=address, cause=cause))
     proxy = urlsplit(proxy_to(address)).netloc.rpartition("@")[2]
     refused = any(isinstance(each, ConnectionRefusedError) for each in causes)
-    sentence = NO_PROXY if proxy else NOT_SERVED if refused else NOT_CONNECTED
+    # That of a proxy which opens no tunnel, or 400 where an answer is no HTTP.
+    status: int | None = getattr(error, "status", None)
+    direct = NOT_SERVED if refused else NOT_CONNECTED if status is None else NOT_HTTP
     return Fault(
-        sentence.format(address=address, cause=cause, proxy=proxy),
-        passing=True,
+        (NO_PROXY if proxy else direct).format(address=address, cause=cause, proxy=proxy),
+        passing=not proxy or status is None or passes(status),
         reason=f"Cannot connect to {address}",
-        tries=FEW_TRIES,
+        tries=tries,
         kind="no connection",
     )
+
+
+def _words_of(causes: list[BaseException]) -> str:
+    """Return what an error of the network says, in words without the request."""
+    error = causes[0]
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    said = getattr(error, "message", "")
+    if not isinstance(said, str):  # the beginning of an answer
+        return "the server disconnected"
+    texts = (said, *map(str, reversed(causes)))
+    return next(filter(None, map(brief, texts)), type(error).__name__)
 
 
 def proxy_to(address: str) -> str:
@@ -216,13 +243,29 @@ def proxy_to(address: str) -> str:
     from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415 - 20 ms, rarely needed
 
     there, proxies = urlsplit(address), getproxies()
-    proxy = proxies.get(there.scheme) or proxies.get("all", "")
-    if not proxy or proxy_bypass(there.netloc.rpartition("@")[2]):
+    proxy = (proxies.get(there.scheme) or proxies.get("all", "")).strip()
+    is_direct = any(
+        _is_named(there.hostname or "", name) for name in proxies.get("no", "").split(",")
+    )
+    if not proxy or is_direct or proxy_bypass(there.netloc.rpartition("@")[2]):
         return ""
     return proxy if "://" in proxy else f"http://{proxy}"
 
 
-def _causes(error: BaseException | None) -> Any:
+def _is_named(host: str, name: str) -> bool:
+    """Return whether a name of NO_PROXY is that of a host in a form that urllib does not know: an
+    IPv6 address, a network (10.0.0.0/8), ``*.host``.
+    """
+    from ipaddress import ip_address, ip_network  # noqa: PLC0415 - rarely needed
+
+    name = name.strip().lower()
+    try:
+        return ip_address(host) in ip_network(name.strip("[]"), strict=False)
+    except ValueError:
+        return name.startswith("*.") and host.endswith(name[1:])
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))

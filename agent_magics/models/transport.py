@@ -9,7 +9,7 @@ import threading
 import weakref
 import zlib
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import aclosing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from agent_magics._version import __version__
 from agent_magics.models.access import ServerAccess
 from agent_magics.models.bounds import DOCUMENT_BYTES, EVENT_BYTES, check_encoding, too_large
-from agent_magics.models.faults import Fault, brief, cut_short, silent
-from agent_magics.models.providers.endpoints import check_address, split_query
+from agent_magics.models.faults import ALL_TRIES, Fault, cut_short, silent
+from agent_magics.models.providers.endpoints import NO_ADDRESS, check_address, split_query
 from agent_magics.models.refusals import explain_connection, proxy_to
 from agent_magics.protocol.errors import FatalError, clause
 
@@ -29,12 +29,13 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT = 10.0  # seconds for establishing a connection
 IDLE = 60.0  # seconds that an unused connection stays open
-_LARGE = 1 << 20  # bytes of a body above which aiohttp warns that the event loop would wait for it
+_LARGE = 1 << 20  # bytes of a body above which aiohttp warns that it is sent in one part
 MOST_SAVED = 4 << 30  # bytes of a file that is fetched
 # Seconds for a file, sent or fetched, and of silence meanwhile.
 FILE, FILE_SILENT = 4 * 3600.0, 600.0
 
 _is_loaded = False  # aiohttp
+_ACCOUNT = {"OpenAI-Organization": "OPENAI_ORG_ID", "OpenAI-Project": "OPENAI_PROJECT_ID"}
 
 # Where distributions of Linux keep the certificates that they trust.
 _BUNDLES = (
@@ -45,9 +46,10 @@ _BUNDLES = (
 )
 
 OTHER_PROXY = (
-    "Cannot connect to {address}: the environment names a proxy of the kind {kind}, and only those "
-    "of http and https are used; name another one, or the server in NO_PROXY."
+    "Cannot connect to {address}: the environment names a proxy that cannot be used ({kind}:...); "
+    "name one by an address such as http://localhost:3128, or the server in NO_PROXY."
 )
+NO_VALUE = "{name} has a line break or a letter beyond ASCII within it, as no header can: mend it."
 NOT_SAVED = "{path} cannot be written ({reason})."
 
 
@@ -82,26 +84,20 @@ class Streamed:
         Raises:
             Fault: they are compressed without a bound, stop coming, or the connection breaks.
         """
-        with self._transport.explaining():
+        with self._transport.reading():
             async for chunk in _unpacked(self._response):
                 yield chunk
-
-    async def whole(self) -> Reply:
-        """Return the answer with the beginning of its body, up to an error while reading."""
-        content = bytearray()
-        try:
-            async with aclosing(self.chunks()) as chunks:
-                async for chunk in chunks:
-                    content += chunk
-                    if len(content) >= DOCUMENT_BYTES:
-                        break
-        except Fault:
-            pass  # the status matters more than the body
-        return Reply(self.status, self.headers, bytes(content[:DOCUMENT_BYTES]))
 
     def close(self) -> None:
         """Close the connection, unless the whole body was read: then another request uses it."""
         self._response.close()
+
+
+class _Headers(dict[str, str]):
+    """The headers of a request; their repr, which tracebacks and debuggers show, has no values."""
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} headers>"
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -114,19 +110,23 @@ class Transport:
         timeout: longest wait for an answer, in seconds.
     """
 
-    address: str
+    address: str = field(repr=False)  # it may hold a login
     key: str = field(repr=False)
     timeout: float
     # Sent with each request: those of a session go to the proxy too, and so would the key.
-    _headers: Mapping[str, str] = field(repr=False)
+    _headers: "_Headers" = field(repr=False)
     _session: "aiohttp.ClientSession" = field(repr=False)
+    # Those that may be read yet.
+    _answers: "weakref.WeakSet[aiohttp.ClientResponse]" = field(
+        repr=False, default_factory=weakref.WeakSet
+    )
 
     def url(self, path: str) -> "URL":
         """Return the address of a wire API below the server's address, as `post` takes it."""
         from yarl import URL  # noqa: PLC0415 - comes with aiohttp
 
         bare, query = split_query(self.address)
-        return URL(bare + path).with_query(query)
+        return URL(bare + path).with_user(None).with_query(query)
 
     async def post(self, url: "URL", body: bytes) -> Reply:
         """Send a body and return the answer.
@@ -136,31 +136,29 @@ class Transport:
         """
         return await self._send("POST", url, data=_payload(body))
 
-    async def stream(self, url: "URL", body: bytes) -> Streamed:
-        """Send a body and return the answer when its headers have arrived.
+    async def stream(self, url: "URL", body: bytes) -> Streamed | Reply:
+        """Send a body and return the answer when its headers have arrived, one with an error status
+        when it has arrived as a whole.
 
         Here the longest wait is that for the next bytes, not for the whole answer.
 
         Raises:
             Fault: there is none.
         """
-        import aiohttp  # noqa: PLC0415 - imported by `load_aiohttp`
-
-        limits = aiohttp.ClientTimeout(
-            sock_connect=min(CONNECT_TIMEOUT, self.timeout), sock_read=self.timeout
-        )
-        headers = {**self._headers, "Accept": "text/event-stream"}
-        with self.explaining(before_answer=True):
-            # The limits hold for each read; this one also ends headers that arrive byte by byte.
+        headers = _Headers(self._headers, Accept="text/event-stream")
+        limits = _limits(None, self.timeout)
+        try:
+            # The limits hold for each read; this one also ends what arrives byte by byte.
             async with asyncio.timeout(self.timeout + CONNECT_TIMEOUT):
-                response = await self._session.post(
-                    url,
-                    data=_payload(body),
-                    headers=headers,
-                    allow_redirects=False,
-                    timeout=limits,
+                response = await self._open(
+                    "POST", url, data=_payload(body), headers=headers, timeout=limits
                 )
-        return Streamed(response, self)
+                if _is_success(response.status):
+                    return Streamed(response, self)
+                async with response:
+                    return Reply(response.status, response.headers, await _read(response))
+        except TimeoutError:
+            raise silent(self.address, self.timeout) from None
 
     async def get(self, url: "URL", to: Path | None = None) -> Reply:
         """Fetch a document; a successful one goes into the file `to`, where that is given.
@@ -169,7 +167,8 @@ class Transport:
             Fault: there is none.
             FatalError: the file cannot be written.
         """
-        return await self._send("GET", url, to, **(_patient() if to else {}))
+        options = {"timeout": _limits(FILE, FILE_SILENT)} if to else {}
+        return await self._send("GET", url, to, **options)
 
     async def upload(self, url: "URL", file: Path, fields: Mapping[str, str]) -> Reply:
         """Send a file, read as it goes, with some fields as a form.
@@ -185,49 +184,90 @@ class Transport:
                 form.append(value).set_content_disposition("form-data", name=name)
             part = form.append(content, {"Content-Type": "application/jsonl"})
             part.set_content_disposition("form-data", name="file", filename="rows.jsonl")
-            headers = {**self._headers, **form.headers}
-            return await self._send("POST", url, data=form, headers=headers, **_patient())
+            headers = _Headers(self._headers, **form.headers)
+            limits = _limits(FILE, FILE_SILENT)
+            return await self._send("POST", url, data=form, headers=headers, timeout=limits)
 
     async def _send(self, method: str, url: "URL", to: Path | None = None, **options: Any) -> Reply:
-        options = {"headers": self._headers, "allow_redirects": False, **options}
-        with self.explaining():
-            async with self._session.request(method, url, **options) as response:
-                if to is not None and response.status < 300:
+        with self.reading():
+            async with await self._open(method, url, **options) as response:
+                if to is not None and _is_success(response.status):
                     content = await _save(response, to)
                 else:
                     content = await _read(response)
                 return Reply(response.status, response.headers, content)
 
-    @contextmanager
-    def explaining(self, *, before_answer: bool = False) -> Iterator[None]:
-        """Raise errors of the network inside as faults.
+    async def _open(self, method: str, url: "URL", **options: Any) -> "aiohttp.ClientResponse":
+        """Send a request and return the answer, of which the headers have arrived."""
+        import aiohttp  # noqa: PLC0415 - imported by `load_aiohttp`
 
-        Args:
-            before_answer: whether a connection that breaks now has brought nothing of an answer.
-        """
+        options = {"headers": self._headers, "allow_redirects": False, **options}
+        try:
+            response = await self._session.request(method, url, **options)
+        except (
+            aiohttp.ClientConnectorError,
+            aiohttp.ConnectionTimeoutError,
+            aiohttp.ClientResponseError,
+        ) as error:
+            raise explain_connection(error, self.address) from None
+        except TimeoutError:
+            raise silent(self.address, self.timeout) from None
+        except (aiohttp.ClientError, OSError) as error:  # of a server that was reached
+            raise explain_connection(error, self.address, tries=ALL_TRIES) from None
+        self._answers.add(response)
+        return response
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Raise errors of the network inside, where an answer is read, as faults."""
         import aiohttp  # noqa: PLC0415 - imported by `load_aiohttp`
 
         try:
             yield
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise explain_connection(error, self.address) from None
         except TimeoutError:
             raise silent(self.address, self.timeout) from None
-        except (aiohttp.ClientError, OSError) as error:
-            if before_answer:
-                raise explain_connection(error, self.address) from None
+        except (aiohttp.ClientError, OSError):
             # The error's own text may hold the request, with the key.
-            reason = brief(getattr(error, "message", "") or type(error).__name__)
-            raise cut_short(f"the connection to {self.address} broke: {reason}") from None
+            raise cut_short(f"the connection to {self.address} broke") from None
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections; answers that are being read end in a fault."""
+        for each in self._answers:  # which aiohttp would let wait for ever
+            each.close()
         await self._session.close()
 
 
+def _is_success(status: int) -> bool:
+    """Return whether an HTTP status is one of success."""
+    return 200 <= status < 300
+
+
+def _limits(total: float | None, silence: float) -> "aiohttp.ClientTimeout":
+    """Return limits of time, in seconds.
+
+    Args:
+        total: for the whole exchange, or None.
+        silence: for each read, and for a connection if that is less than its own limit.
+    """
+    import aiohttp  # noqa: PLC0415 - imported by `load_aiohttp`
+
+    # With the answer of a proxy and TLS, which `sock_connect` leaves out.
+    connect = min(CONNECT_TIMEOUT, silence)
+    return aiohttp.ClientTimeout(total=total, connect=connect, sock_read=silence)
+
+
+class _Whole(io.BytesIO):
+    """A body that is sent in one part: after a part that a server no longer takes, aiohttp would
+    not read what it had answered (413).
+    """
+
+    def read(self, _size: int | None = None, /) -> bytes:
+        return super().read()
+
+
 def _payload(body: bytes) -> bytes | io.BytesIO:
-    """Return a body as aiohttp takes it: a large one as a file, so that it is sent in parts."""
-    return body if len(body) <= _LARGE else io.BytesIO(body)
+    """Return a body as aiohttp takes it: of large ones in bytes it would warn."""
+    return body if len(body) <= _LARGE else _Whole(body)
 
 
 def load_aiohttp() -> ModuleType:
@@ -267,49 +307,66 @@ def open_transport(access: ServerAccess, key: str, longest: float) -> Transport:
     aiohttp, address = load_aiohttp(), access.address
     try:
         check_address(address)
-    except ValueError as error:
-        raise FatalError(f"{address} {clause(error)}.") from None
-    headers = {
-        "Authorization": f"Bearer {key}",
-        "Content-Type": "application/json",
-        "Accept": "application/json",
-        "Accept-Encoding": "gzip, deflate",
-        "User-Agent": f"agent-magics/{__version__}",
-        **access.key_headers(key),
-        **_account_headers(),
-    }
-    proxy = proxy_to(address) or None
-    if proxy and not proxy.startswith(("http://", "https://")):
-        raise FatalError(OTHER_PROXY.format(address=address, kind=proxy.partition(":")[0]))
+    except ValueError:
+        raise FatalError(f"{address} {NO_ADDRESS}") from None
+    headers = _Headers(
+        {
+            "Content-Type": "application/json",
+            "Accept": "application/json",
+            "Accept-Encoding": "gzip, deflate",
+            "User-Agent": f"agent-magics/{__version__}",
+        }
+        | _account_headers()
+        | access.key_headers(key)
+    )
+    proxy = proxy_to(address)
+    try:
+        check_address(proxy)
+    except ValueError:
+        kind = proxy.partition(":")[0]
+        raise FatalError(OTHER_PROXY.format(address=address, kind=kind)) from None
     # Reading all certificates takes 50 ms.
-    tls = _tls() if proxy or address.startswith("https://") else True
+    tls = _tls() if proxy or address.lower().startswith("https:") else True
     session = aiohttp.ClientSession(
         # As many as the gate lets through.
         connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE, ssl=tls),
-        timeout=aiohttp.ClientTimeout(total=longest, sock_connect=CONNECT_TIMEOUT),
+        timeout=_limits(longest, longest),
         cookie_jar=aiohttp.DummyCookieJar(),
-        proxy=proxy,
+        proxy=proxy or None,
         auto_decompress=False,  # without a bound; see `_unpacked`
     )
     transport = Transport(address, key, longest, headers, session)
-    weakref.finalize(transport, _drop, session, asyncio.get_running_loop())
+    weakref.finalize(transport, _drop, session, asyncio.get_running_loop(), os.getpid())
     return transport
 
 
-def _drop(session: "aiohttp.ClientSession", loop: asyncio.AbstractEventLoop) -> None:
+def _drop(session: "aiohttp.ClientSession", loop: asyncio.AbstractEventLoop, process: int) -> None:
     """Close the connections of a transport that nobody has closed; aiohttp would complain."""
-    if session.closed or not loop.is_running():
+    if session.closed or os.getpid() != process:  # in a forked process no loop runs
         return
-    closing = asyncio.run_coroutine_threadsafe(session.close(), loop)
-    if not threading.main_thread().is_alive():  # the program ends: nothing runs after this
-        with suppress(TimeoutError):
-            closing.result(1.0)
+    if loop.is_closed():
+        with suppress(StopIteration):  # without anything to wait for
+            session.close().send(None)
+    elif loop.is_running():
+        closing = asyncio.run_coroutine_threadsafe(session.close(), loop)
+        if not threading.main_thread().is_alive():  # the program ends: nothing runs after this
+            with suppress(TimeoutError):
+                closing.result(1.0)
 
 
 def _account_headers() -> dict[str, str]:
-    """Return the headers that name the organization and the project, as OpenAI reads them."""
-    names = {"OpenAI-Organization": "OPENAI_ORG_ID", "OpenAI-Project": "OPENAI_PROJECT_ID"}
-    return {header: os.environ[name] for header, name in names.items() if os.environ.get(name)}
+    """Return the headers that name the organization and the project, as OpenAI reads them.
+
+    Raises:
+        FatalError: no header can hold one.
+    """
+    headers = {}
+    for header, name in _ACCOUNT.items():
+        if value := os.environ.get(name, "").strip():
+            if not (value.isascii() and value.isprintable()):
+                raise FatalError(NO_VALUE.format(name=name))
+            headers[header] = value
+    return headers
 
 
 def _tls() -> ssl.SSLContext:
@@ -355,27 +412,26 @@ async def _save(response: "aiohttp.ClientResponse", to: Path) -> bytes:
     return b""
 
 
-def _patient() -> dict[str, Any]:
-    """Return the limits of time for a file: a row's would be too short for it."""
-    import aiohttp  # noqa: PLC0415 - imported by `load_aiohttp`
-
-    limits = aiohttp.ClientTimeout(total=FILE, sock_connect=CONNECT_TIMEOUT, sock_read=FILE_SILENT)
-    return {"timeout": limits}
-
-
 async def _read(response: "aiohttp.ClientResponse") -> bytes:
-    """Return an answer's body; of one with an error status its beginning.
+    """Return an answer's body; of one with an error status the beginning, up to an error while
+    reading: the status matters more.
 
     Raises:
         Fault: it is larger than any answer.
     """
-    is_error = response.status >= 300
+    import aiohttp  # noqa: PLC0415 - imported by `load_aiohttp`
+
+    is_error = not _is_success(response.status)
     limit = DOCUMENT_BYTES if is_error else EVENT_BYTES
     content = bytearray()
-    async for chunk in _unpacked(response):
-        content += chunk
-        if len(content) > limit:
-            break
+    try:
+        async for chunk in _unpacked(response):
+            content += chunk
+            if len(content) > limit:
+                break
+    except (Fault, aiohttp.ClientError, OSError):
+        if not is_error:
+            raise
     if len(content) > limit and not is_error:
         raise too_large("a document", EVENT_BYTES)
     return bytes(content[:limit])
@@ -387,8 +443,8 @@ async def _unpacked(response: "aiohttp.ClientResponse") -> AsyncGenerator[bytes,
     Raises:
         Fault: they are packed in a way without a bound, or unpack to more than any event.
     """
-    check_encoding(response.headers)
-    encoding = response.headers.get("content-encoding", "").strip().lower()
+    encoding = ", ".join(response.headers.getall("content-encoding", ())).strip().lower()
+    check_encoding(encoding)
     unpacker = None
     while chunk := await response.content.readany():
         if encoding in ("", "identity"):

@@ -13,10 +13,13 @@ from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
+from agent_magics.protocol.errors import FatalError
+
 WireName: TypeAlias = Literal["responses", "chat"]
 
 OPENAI_ADDRESS = "https://api.openai.com/v1"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
+NO_ADDRESS = "is no address of a server, such as http://localhost:11434/v1."
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,10 +260,17 @@ def dialect_of(address: str, model: str) -> Dialect:
 
 @lru_cache(maxsize=64)  # called several times per request
 def whole_address(address: str) -> str:
-    """Return an address with the path that people leave out (Azure's)."""
+    """Return an address with the path that people leave out (Azure's).
+
+    Raises:
+        FatalError: it cannot be read as an address.
+    """
     address = address.strip().rstrip("/")
-    parts = urlsplit(address)
-    if endpoint_of(address) is AZURE and not parts.path.strip("/"):
+    try:
+        parts, endpoint = urlsplit(address), endpoint_of(address)
+    except ValueError:
+        raise FatalError(f"{address} {NO_ADDRESS}") from None
+    if endpoint is AZURE and not parts.path.strip("/"):
         return urlunsplit(parts._replace(path="/openai/v1"))
     return address
 
@@ -283,7 +293,7 @@ def check_address(address: str | None) -> str | None:
         is_whole = not re.search(r"\s", parts.netloc) and parts.port != 0
         if is_whole and parts.scheme in ("http", "https") and _is_host(parts.hostname or ""):
             return address
-    raise ValueError("is no address of a server, such as http://localhost:11434/v1.")
+    raise ValueError(NO_ADDRESS)
 
 
 def _is_host(name: str) -> bool:

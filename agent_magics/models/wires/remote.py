@@ -11,7 +11,6 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from typing import ClassVar, Protocol
-from weakref import WeakKeyDictionary
 
 from agent_magics.models.access import ServerAccess
 from agent_magics.models.base import ModelEvent, ModelRequest
@@ -98,9 +97,7 @@ class RemoteModel:
         self._timeout = timeout
         self._retries = retries or RetryPolicy()
         self._without_schema: set[tuple[str, str]] = set()
-        self._transports: WeakKeyDictionary[
-            asyncio.AbstractEventLoop, dict[tuple[str, str], Transport]
-        ] = WeakKeyDictionary()
+        self._transports: dict[asyncio.AbstractEventLoop, dict[tuple[str, str], Transport]] = {}
 
     @property
     def source(self) -> str:
@@ -205,17 +202,13 @@ class RemoteModel:
             capture.begin(wire.name, 0)
             capture.end("silent" if fault.kind == "timed out" else "unreachable")
             raise
-        if answer.status < 300:
+        if isinstance(answer, Streamed):
             return answer
-        try:
-            reply = await answer.whole()
-        finally:
-            answer.close()
-        capture.begin(wire.name, reply.status, reply.headers)
-        capture.feed(reply.content)
+        capture.begin(wire.name, answer.status, answer.headers)
+        capture.feed(answer.content)
         capture.end("error")
-        refusal = refusal_of(reply, address, request.model, wire.api)
-        self._check_wire(wire, address, reply.headers)
+        refusal = refusal_of(answer, address, request.model, wire.api)
+        self._check_wire(wire, address, answer.headers)
         raise refusal
 
     def _check_wire(self, wire: Wire, address: str, headers: Mapping[str, str]) -> None:
@@ -233,11 +226,15 @@ class RemoteModel:
     async def _transport(self) -> Transport:
         """Return the connections of this event loop for the present key and address."""
         await await_aiohttp()
-        key = await self._access.key()
-        opened = self._transports.setdefault(asyncio.get_running_loop(), {})
-        if (key, self._access.address) not in opened:
-            opened[key, self._access.address] = open_transport(self._access, key, self._timeout)
-        return opened[key, self._access.address]
+        key, loop = await self._access.key(), asyncio.get_running_loop()
+        if loop not in self._transports:
+            for each in [*self._transports]:
+                if each.is_closed():
+                    self._transports.pop(each, None)
+        opened, place = self._transports.setdefault(loop, {}), (key, self._access.address)
+        if place not in opened:
+            opened[place] = open_transport(self._access, key, self._timeout)
+        return opened[place]
 
     # -- errors -----------------------------------------------------------------------------------
 

@@ -6,12 +6,12 @@ async with Proxy() as proxy:
 
 import asyncio
 from base64 import b64encode
-from contextlib import suppress
-from types import TracebackType
 from urllib.parse import urlsplit
 
+from tests.support.models.raw_server import RawServer
 
-class Proxy:
+
+class Proxy(RawServer):
     """Leads every request to the server that it names, at the loopback interface.
 
     Args:
@@ -23,43 +23,20 @@ class Proxy:
     """
 
     def __init__(self, login: str = "", refusal: bytes | None = None) -> None:
+        super().__init__(self._answer)
         self._allowed = f"Basic {b64encode(login.encode()).decode()}" if login else ""
         self._refusal = refusal
-        self._led: set[asyncio.Task[None]] = set()
         self.heads: list[str] = []
 
-    @property
-    def place(self) -> str:
-        """Its host and port."""
-        return f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-
-    async def __aenter__(self) -> "Proxy":
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._server.close()
-        for each in self._led:
-            each.cancel()
-        await asyncio.gather(*self._led)
-
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._led.add(asyncio.current_task())
-        with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-            self.heads.append(head)
-            if self._refusal is not None:
-                writer.write(self._refusal)
-            elif self._allowed not in head:
-                writer.write(b"HTTP/1.1 407 No login\r\nContent-Length: 0\r\n\r\n")
-            else:
-                await self._lead_on(head, reader, writer)
-        writer.close()
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        self.heads.append(head)
+        if self._refusal is not None:
+            writer.write(self._refusal)
+        elif self._allowed not in head:
+            writer.write(b"HTTP/1.1 407 No login\r\nContent-Length: 0\r\n\r\n")
+        else:
+            await self._lead_on(head, reader, writer)
 
     async def _lead_on(
         self, head: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -82,3 +59,4 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             await writer.drain()
     finally:
         writer.close()
+        await writer.wait_closed()

@@ -1,6 +1,7 @@
 """The address of a server and the key for it, as they can be sent."""
 
 import asyncio
+from base64 import b64decode
 
 import pytest
 
@@ -32,10 +33,36 @@ def test_a_key_that_no_header_holds_is_told_and_not_shown(odd):
 
 
 @pytest.mark.parametrize(
-    "host", ["a..b", ".", "...", "a" * 64, f"a.{'é' * 60}.b", "x:y@host:99999"]
+    "host",
+    [
+        *("a..b", ".", "...", "a" * 64, f"a.{'é' * 60}.b", "x:y@host:99999"),
+        *("127.0.0.1:99999", "x:y@localhost:port", "127.0.0.1:80\\v1", "[::1", "[zz]"),
+    ],
 )
 def test_an_address_that_nobody_can_have_is_told_without_its_login(host, monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", f"http://{host}/v1")
     with pytest.raises(FatalError, match="is no address of a server") as caught:
         asyncio.run(connect(ServerAccess("sk-x1y2z3w4", None), 5))
     assert "x:y" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("host", "login"),
+    [
+        ("me:p%40ss@127.0.0.1:1", "me:p@ss"),
+        ("me@models.example", "me:"),
+        ("m%C3%A9:p%3A@models.example", "mé:p:"),
+    ],
+)
+def test_a_login_within_an_address_is_sent_and_no_other_key_needed(host, login):
+    access = ServerAccess(None, f"http://{host}/v1")
+    sent = access.key_headers(asyncio.run(access.key()))
+    kind, _, written = sent["Authorization"].partition(" ")
+    assert (kind, b64decode(written).decode()) == ("Basic", login)
+
+
+@pytest.mark.parametrize("path", ["/v1", "/openai/deployments/d"], ids=["usual", "Azure's"])
+def test_a_key_is_sent_where_the_server_reads_it(path):
+    sent = ServerAccess(None, f"http://127.0.0.1:1{path}").key_headers("sk-x")
+    assert sent.pop("Authorization") == "Bearer sk-x"
+    assert sent == ({"api-key": "sk-x"} if "deployments" in path else {})

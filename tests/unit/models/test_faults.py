@@ -197,7 +197,8 @@ def test_what_is_no_http_is_told_in_a_sentence(answer):
             await model.close()
             server.close()
 
-    with pytest.raises(Fault, match=r"Cannot connect to http://127\.0\.0\.1") as caught:
+    said = r"What http://127\.0\.0\.1:.+ answers cannot be read as HTTP"
+    with pytest.raises(Fault, match=said) as caught:
         asyncio.run(run())
     assert KEY not in str(caught.value) and len(str(caught.value)) < 1000
 
@@ -429,6 +430,18 @@ def test_a_certificate_that_nobody_signed(wire, monkeypatch):
     assert "certificate" in said and "SSL_CERT_FILE" in said and server.base_url in said
 
 
+@pytest.mark.parametrize("holds", [None, b"", b"no certificate"], ids=["missing", "empty", "other"])
+def test_a_certificate_in_a_wrong_file(holds, tmp_path, monkeypatch):
+    file = tmp_path / "authority.pem"
+    if holds is not None:
+        file.write_bytes(holds)
+    monkeypatch.setenv("SSL_CERT_FILE", str(file))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(CERTIFICATE)
+    with serve("chat", ["never"], tls=context) as server:
+        assert f"(now it is {file})" in str(failure("chat", server, api_key=KEY))
+
+
 def test_a_certificate_that_is_trusted(wire, monkeypatch):
     """The positive control: the same server, its certificate among those of authorities."""
     monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
@@ -436,6 +449,8 @@ def test_a_certificate_that_is_trusted(wire, monkeypatch):
     context.load_cert_chain(CERTIFICATE)
     with serve(wire, ["Safe."], tls=context) as server:
         assert text_of(ask(wire, server, api_key=KEY)[0]) == "Safe."
+        address = server.base_url.replace("https:", "HTTPS:")
+        assert text_of(ask(wire, server, base_url=address, api_key=KEY)[0]) == "Safe."
 
 
 def test_tls_with_a_server_that_has_none(wire):

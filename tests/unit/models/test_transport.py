@@ -2,21 +2,27 @@
 
 import asyncio
 import gc
+import socket
 import ssl
 import zlib
+from contextlib import suppress
 from pathlib import Path
+from traceback import TracebackException
 
 import pytest
 
 from agent_magics.models.access import ServerAccess
 from agent_magics.models.faults import Fault
-from agent_magics.models.transport import connect
+from agent_magics.models.refusals import proxy_to
+from agent_magics.models.transport import Reply, connect
 from agent_magics.protocol.errors import FatalError
 from tests.support.models import server as model_server
 from tests.support.models.batch_server import BatchServer
 from tests.support.models.proxy import Proxy
+from tests.support.models.raw_server import RawServer
 from tests.support.models.responses_server import ResponsesServer
 
+KEY = "sk-0123456789abcdefghijkl"
 CERTIFICATE = Path(model_server.__file__).with_name("self_signed.pem")
 
 
@@ -65,6 +71,26 @@ def chunked(body, *headers):
     return b"\r\n".join(head) + b"\r\n\r\n" + pieces
 
 
+async def with_raw(serve, play, longest=5.0):
+    """Let `play` use a transport to a server that each connection is given to."""
+    async with RawServer(serve) as server:
+        transport = await connect(ServerAccess(KEY, f"http://{server.place}/v1"), longest)
+        try:
+            return await play(transport)
+        finally:
+            await transport.close()
+
+
+async def read_all(transport, body=b"{}"):
+    answer = await transport.stream(transport.url("/responses"), body)
+    if isinstance(answer, Reply):
+        return answer
+    try:
+        return [chunk async for chunk in answer.chunks()]
+    finally:
+        answer.close()
+
+
 def read_raw(answer, monkeypatch, **environment):
     """Return the request's head and the parts of the body that one answer is read in."""
     for name, value in environment.items():
@@ -75,24 +101,8 @@ def read_raw(answer, monkeypatch, **environment):
         heads.append(await reader.readuntil(b"\r\n\r\n"))
         writer.write(answer)
         await writer.drain()
-        writer.close()
 
-    async def whole():
-        server = await asyncio.start_server(serve, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        address = f"http://127.0.0.1:{port}/v1"
-        transport = await connect(ServerAccess("sk-x", address), 5)
-        try:
-            streamed = await transport.stream(transport.url("/responses"), b"{}")
-            try:
-                return [chunk async for chunk in streamed.chunks()]
-            finally:
-                streamed.close()
-        finally:
-            await transport.close()
-            server.close()
-
-    return asyncio.run(whole()), heads[0].decode("latin-1")
+    return asyncio.run(with_raw(serve, read_all)), heads[0].decode("latin-1")
 
 
 def packed(body, bits):
@@ -121,6 +131,7 @@ def test_what_is_packed_with_a_bound_is_unpacked(encoding, bits, monkeypatch):
         ("gzip", packed(bytes(20 << 20), 31), "a part of more than 16 MB"),
         ("gzip", b"no gzip at all", "cannot be unpacked"),
         ("br", b"anything", "compressed with 'br'"),
+        ("gzip\r\nContent-Encoding: gzip", b"anything", "compressed with 'gzip, gzip'"),
     ],
 )
 def test_other_packed_bodies_are_refused_in_a_sentence(encoding, body, said, monkeypatch):
@@ -134,6 +145,80 @@ def test_organization_and_project_are_sent_where_they_are_set(monkeypatch):
     assert "OpenAI-Project: p1" in head
     _, head = read_raw(chunked([b"x"]), monkeypatch, OPENAI_ORG_ID="", OPENAI_PROJECT_ID="")
     assert "OpenAI-" not in head
+
+
+def test_an_organization_that_no_header_holds_is_told(monkeypatch):
+    _, head = read_raw(chunked([b"x"]), monkeypatch, OPENAI_ORG_ID=" org-1\n")
+    assert "OpenAI-Organization: org-1\r\n" in head
+    with pytest.raises(FatalError, match="OPENAI_PROJECT_ID has a line break"):
+        read_raw(chunked([b"x"]), monkeypatch, OPENAI_PROJECT_ID="p\r\nX-Own: 1")
+
+
+@pytest.mark.parametrize("status", [b"000", b"101", b"302", b"400", b"599"])
+def test_another_status_than_success_comes_whole(status, monkeypatch):
+    answer = b"HTTP/1.1 %s Odd\r\nContent-Length: 4\r\n\r\nsaid" % status
+    reply, _ = read_raw(answer, monkeypatch)
+    assert (reply.status, reply.content) == (int(status), b"" if status == b"101" else b"said")
+
+
+def test_a_status_is_told_although_its_body_breaks(monkeypatch):
+    reply, _ = read_raw(b"HTTP/1.1 401 No\r\nContent-Length: 9\r\n\r\nhalf", monkeypatch)
+    assert (reply.status, reply.content) == (401, b"half")
+
+
+def test_no_header_of_a_broken_answer_is_shown(monkeypatch):
+    with pytest.raises(Fault, match="the server disconnected") as caught:
+        read_raw(b"HTTP/1.1 200 OK\r\nSet-Cookie: hunter2\r\n", monkeypatch)
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("status", [b"200", b"500"])
+def test_an_answer_that_trickles_before_it_can_be_used_ends(status, monkeypatch):
+    monkeypatch.setattr("agent_magics.models.transport.CONNECT_TIMEOUT", 0.05)
+
+    async def serve(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 %s Odd\r\n" % status)
+        if status == b"500":
+            writer.write(b"Content-Length: 99999\r\n\r\n")
+        while not reader.at_eof():
+            writer.write(b"x")
+            with suppress(TimeoutError, ConnectionError):
+                await asyncio.wait_for(reader.read(1), 0.01)
+
+    with pytest.raises(Fault) as caught:
+        asyncio.run(with_raw(serve, read_all, 0.05))
+    assert caught.value.kind == "timed out"
+
+
+def test_an_answer_that_comes_before_a_large_body_was_read_is_told():
+    async def serve(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 413 Too large\r\nContent-Length: 5\r\n\r\nlarge")
+        await writer.drain()
+
+    async def play(transport):
+        return await read_all(transport, bytes(10 << 20))
+
+    assert asyncio.run(with_raw(serve, play))[::2] == (413, b"large")
+
+
+def test_closing_ends_an_answer_that_is_being_read():
+    async def serve(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf")
+        await reader.read()
+
+    async def play(transport):
+        answer = await transport.stream(transport.url("/responses"), b"{}")
+        chunks = answer.chunks()
+        assert await anext(chunks) == b"half"
+        reading = asyncio.ensure_future(anext(chunks))
+        await transport.close()
+        with pytest.raises(Fault, match="cut off in the middle"):
+            await asyncio.wait_for(reading, 60)
+
+    asyncio.run(with_raw(serve, play))
 
 
 @pytest.mark.parametrize("is_dropped", [False, True])
@@ -154,8 +239,6 @@ def test_connections_that_nobody_closes_are_closed_quietly(is_dropped):
 
 
 # -- proxies ---------------------------------------------------------------------------------------
-
-KEY = "sk-0123456789abcdefghijkl"
 
 
 def tls_of_a_server():
@@ -198,9 +281,107 @@ def test_a_proxy_gets_its_login_and_no_key(kind, login, path, monkeypatch):
         assert request.headers.get("api-key") == (KEY if "deployments" in path else None)
 
 
-def test_a_proxy_of_another_kind_is_told(monkeypatch):
-    monkeypatch.setenv("ALL_PROXY", "socks5://person:secret@127.0.0.1:9")
+@pytest.mark.parametrize(
+    "written",
+    [
+        *("socks5://me:hunter2@127.0.0.1:9", "http://", "http://me:hunter2@:3128"),
+        *("http://me:hunter2@a..b:1", "http://127.0.0.1:99999", "http://me:hunter2/x@127.0.0.1:9"),
+        *("http://[::1:9", "http://a b:9"),
+    ],
+    ids=range(8),
+)
+def test_a_proxy_that_cannot_be_used_is_told(written, monkeypatch):
+    monkeypatch.setenv("ALL_PROXY", written)
     monkeypatch.setenv("NO_PROXY", "")
-    with pytest.raises(FatalError, match="a proxy of the kind socks5") as caught:
-        asyncio.run(connect(ServerAccess("sk-x", "http://models.example/v1"), 5))
-    assert "secret" not in str(caught.value)
+    with pytest.raises(FatalError, match="names a proxy that cannot be used") as caught:
+        asyncio.run(connect(ServerAccess(KEY, "http://models.example/v1"), 5))
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "said", "passing"),
+    [
+        (b"HTTP/1.1 407 No login\r\n\r\n", r"\(No login\)", False),
+        (b"HTTP/1.1 502 Bad Gateway\r\n\r\n", r"\(Bad Gateway\)", True),
+        (b"", r"\(Server disconnected\)", True),
+    ],
+    ids=["407", "502", "closed"],
+)
+def test_a_proxy_that_opens_no_way_is_told(refusal, said, passing, monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "")
+
+    async def whole():
+        async with Proxy(refusal=refusal) as proxy:
+            monkeypatch.setenv("HTTPS_PROXY", f"http://me:hunter2@{proxy.place}")
+            transport = await connect(ServerAccess(KEY, "https://models.example/v1"), 5)
+            try:
+                await read_all(transport)
+            finally:
+                await transport.close()
+
+    with pytest.raises(Fault, match=f"through the proxy .*{said}") as caught:
+        asyncio.run(whole())
+    assert caught.value.passing == passing
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_proxy_that_hangs_is_given_up_as_a_server_is(monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts, and never answers
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        monkeypatch.setenv("NO_PROXY", "")
+
+        async def whole():
+            transport = await connect(ServerAccess(KEY, "https://models.example/v1"), 0.05)
+            try:
+                await read_all(transport)
+            finally:
+                await transport.close()
+
+        with pytest.raises(Fault, match=r"through the proxy .*\(no answer in time\)"):
+            asyncio.run(whole())
+
+
+@pytest.mark.parametrize(
+    ("host", "names", "is_used"),
+    [
+        ("10.1.2.3:8000", "10.0.0.0/8", False),
+        ("11.1.2.3:8000", "10.0.0.0/8", True),
+        ("[fd00::1]:8000", "localhost, fd00::1", False),
+        ("[fd00::1]:8000", "[fd00::1]", False),
+        ("[fd00::1]:8000", "fd00::/64", False),
+        ("[fd00::2]", "fd00::1", True),
+        ("a.models.example", "*.models.example", False),
+        ("amodels.example", "*.models.example", True),
+        ("a.models.example", ".MODELS.example", False),
+        ("models.example:81", "models.example:80", True),
+        ("models.example:80", "models.example:80", False),
+        ("models.example", " other , models.example ", False),
+        ("models.example", "*", False),
+        ("models.example", "", True),
+        ("127.0.0.1", "", True),
+    ],
+)
+def test_the_servers_of_no_proxy_are_asked_directly(host, names, is_used, monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", " HTTP://proxy.example:3128 ")
+    monkeypatch.setenv("NO_PROXY", names)
+    assert proxy_to(f"http://{host}/v1") == ("HTTP://proxy.example:3128" if is_used else "")
+
+
+@pytest.mark.parametrize("answers", [b"", b"HTTP/1.1 200 OK\r\n\r\n", b"no HTTP"])
+def test_no_frame_of_an_error_shows_the_key_or_a_login(answers):
+    async def serve(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answers)
+        writer.close()
+
+    async def play(transport):
+        assert repr(transport) == "Transport(timeout=5.0)"
+        try:
+            await read_all(transport)
+        except Fault as fault:
+            return "".join(TracebackException.from_exception(fault, capture_locals=True).format())
+        return ""
+
+    said = asyncio.run(with_raw(serve, play))
+    assert KEY not in said
+    assert (" headers>" in said) == (not answers.startswith(b"HTTP"))
