@@ -25,7 +25,7 @@ ISOLATED := env -u JUPYTER_PATH JUPYTER_PREFER_ENV_PATH=1
 # what its tests share is started once. A worker often waits for a kernel or a page, so there are two
 # more than there are processors.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
-PYTEST := $(ISOLATED) $(BIN)/python make/watched.py $(BIN)/python -m pytest -p tests.support.workers \
+PYTEST = $(ISOLATED) $(BIN)/python make/watched.py $(BIN)/python -m pytest -p tests.support.workers \
 	--workers $(WORKERS)
 NOTEBOOKS := --nbval --nbval-current-env --nbval-sanitize-with notebooks/sanitize.cfg \
 	--nbval-cell-timeout 120
@@ -66,7 +66,9 @@ test: $(VENV)/test.stamp  ## Install what tests need and run all of them.
 	@$(PYTEST) -m "not long" $(NOTEBOOKS) tests notebooks $(PYTEST_ARGS)
 
 .PHONY: test-fast
-test-fast: $(VENV)/test.stamp labextension  ## Run in a minute and a half what needs neither browser, sandbox nor random examples, and is no soak or table of attacks.
+# Its tests wait for the disk more than for processes.
+test-fast: WORKERS = $(shell expr $$(getconf _NPROCESSORS_ONLN) \* 3)
+test-fast: $(VENV)/test.stamp labextension  ## Run in a minute what needs neither browser, sandbox nor random examples, and is no soak or table of attacks.
 	@$(PYTEST) $(FAST) $(PYTEST_ARGS)
 
 .PHONY: test-long
