@@ -84,6 +84,34 @@ def test_of_a_test_that_kills_its_process_the_others_are_run(start, tmp_path, op
     assert len(ran(tmp_path, "ran")) == 18
 
 
+def test_a_fork_that_a_test_leaves_does_not_hide_that_its_process_ended(start, tmp_path):
+    os.mkfifo(tmp_path / "goes_on")
+    text = """
+import os
+def test_death():
+    if not os.fork():
+        open("goes_on").read()
+    os._exit(0)
+"""
+    with start({"test_a": text, "test_b": FILE}) as run:
+        run.wait(LIMIT)
+        (tmp_path / "goes_on").write_text("")
+        said, _ = run.communicate(timeout=LIMIT)
+    assert "1 failed, 9 passed" in said
+
+
+@pytest.mark.long
+def test_a_run_ends_though_a_worker_does_not(start):
+    text = """
+import threading
+def test_it():
+    threading.Thread(target=threading.Event().wait).start()
+"""
+    with start({"test_a": text}) as run:
+        said, _ = run.communicate(timeout=LIMIT)
+    assert "1 passed" in said and run.returncode == 0
+
+
 def test_what_dies_too_often_is_told(start):
     deaths = [DEATH.replace("death", f"death_{number}") for number in range(4)]
     with start({"test_a": "".join(["import os", *deaths]), "test_b": FILE}) as run:
@@ -123,13 +151,21 @@ def test_it(made):
     assert (tmp_path / "taken_down").exists() and not psutil.pid_exists(worker)
 
 
-def test_threads_that_a_fork_would_lack_are_named(start):
-    text = """
+THREADS = {
+    "of polars": """
 import polars
 polars.DataFrame({"a": [2, 1]}).sort("a")
 import time; time.sleep(1)
-def test_it(): pass
-"""
-    with start({"test_a": text}) as run:
+""",
+    "of Python": """
+import threading
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+""",
+}
+
+
+@pytest.mark.parametrize("text", THREADS.values(), ids=list(THREADS))
+def test_threads_that_a_fork_would_lack_are_named(start, text):
+    with start({"test_a": f"{text}\ndef test_it(): pass\n"}) as run:
         said, _ = run.communicate(timeout=LIMIT)
     assert "workers would lack what modules started: " in said

@@ -9,11 +9,9 @@ import atexit
 import itertools
 import multiprocessing
 import os
-import pickle
 import selectors
 import signal
 import threading
-from array import array
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -25,9 +23,9 @@ from _pytest.runner import runtestprotocol
 
 from tests.support import forks
 
-# Threads that a fork can be without: of jemalloc, and of what polars is when it is only imported.
-# (Those of OpenBLAS, which makes them anew, are named as the process is.)
-_DISPENSABLE = {"jemalloc_bg_thd", "polars-ooc-clea"}
+# Threads that a fork can be without: of jemalloc, of what polars is when it is only imported, and
+# that of our commands, which a fork makes anew. (So does OpenBLAS, whose are named as the process.)
+_DISPENSABLE = {"jemalloc_bg_thd", "polars-ooc-clea", "agent-exec"}
 RESTARTS = 2  # of the workers, for what is left where one died
 PATIENCE = 10  # seconds that workers have to end in, after their last test or an interrupt
 
@@ -62,7 +60,10 @@ def _threads() -> list[str]:
     """Return the names of the threads of this process that its forks would lack."""
     tasks = Path("/proc/self/task").glob("*/comm")  # none but on Linux
     names = {path.parent.name: path.read_text(encoding="utf-8").strip() for path in tasks}
-    return sorted({*names.values()} - {names.get(str(os.getpid())), *_DISPENSABLE})
+    # Python's own are named there only from 3.14 on.
+    started = {each.name for each in threading.enumerate() if each is not threading.main_thread()}
+    known = {names.get(str(os.getpid())), *_DISPENSABLE}
+    return sorted({*started, *names.values()} - known)
 
 
 class _Run:
@@ -103,18 +104,20 @@ class _Run:
 
     def _start(self) -> None:
         shares = self._shares()
-        # All that there is to do, two bytes each, of which a pipe holds 30,000: whoever reads two
-        # has taken a share.
         queue, writer = os.pipe()
-        os.write(writer, array("H", range(len(shares))).tobytes())
-        os.close(writer)
         for name in range(1, 1 + min(self._session.config.option.workers, len(shares))):
             receiver, sender = multiprocessing.Pipe(duplex=False)
-            worker = _Worker(self._session, name, (shares[each] for each in _taken(queue)), sender)
+            worker = _Worker(
+                self._session, name, (shares[each] for each in _taken(queue, writer)), sender
+            )
             self._processes.append(psutil.Process(forks.start(worker.run)))
             sender.close()
             self._current[receiver] = None
             self._ready.register(receiver, selectors.EVENT_READ)
+        # All that there is to do, two bytes each: whoever reads two has taken a share. Only now,
+        # when an interrupt would reach each worker.
+        os.write(writer, b"".join(each.to_bytes(2, "big") for each in range(len(shares))))
+        os.close(writer)
         os.close(queue)
 
     def _shares(self) -> list[list[int]]:
@@ -137,11 +140,13 @@ class _Run:
         """Report a test that has run, or whose worker has died."""
         done = self._current[worker]
         try:
-            reports, self._current[worker] = pickle.loads(worker.recv_bytes())
-        except EOFError:
+            reports, following = worker.recv()
+        except (EOFError, OSError):  # between two messages, or within one
+            reports, following = [] if done is None else [_death(self._left[done])], None
+        self._current[worker] = following
+        if following is None:  # it has only to end
             self._ready.unregister(worker)
             del self._current[worker]
-            reports = [] if done is None else [_death(self._left[done])]
         if done is not None:
             self._report(self._left.pop(done), reports)
 
@@ -165,10 +170,11 @@ def _death(item: pytest.Item) -> dict[str, Any]:
     return item.config.hook.pytest_report_to_serializable(config=item.config, report=report)
 
 
-def _taken(queue: int) -> Iterator[int]:
+def _taken(queue: int, writer: int) -> Iterator[int]:
     """Take shares until none is left."""
+    os.close(writer)  # else the queue would have no end
     while taken := os.read(queue, 2):
-        yield from array("H", taken)
+        yield int.from_bytes(taken, "big")
 
 
 class _Worker:
@@ -188,11 +194,12 @@ class _Worker:
         self._name = name
         self._numbers = itertools.chain.from_iterable(shares)
         self._sender = sender
-        self._reports: list[dict[str, Any]] = []
 
     def run(self) -> None:
         """Run tests until none is left; then end what their fixtures and modules have started."""
         os.environ["TEST_WORKER"] = str(self._name)
+        # Else what a test forks would hide that its worker has died.
+        os.register_at_fork(after_in_child=self._sender.close)
         plugins = self._session.config.pluginmanager
         plugins.register(self)
         capture: Any = plugins.get_plugin("capturemanager")
@@ -211,17 +218,19 @@ class _Worker:
 
     def _run_all(self) -> None:
         items = dict(enumerate(self._session.items))
+        run = self._session.config.hook.pytest_runtest_protocol
         for this, following in itertools.pairwise(itertools.chain([None], self._numbers, [None])):
-            self._reports.clear()
-            if this is not None:
-                (item, nextitem) = items[this], items.get(following)  # type: ignore[arg-type]
-                item.config.hook.pytest_runtest_protocol(item=item, nextitem=nextitem)
-            self._sender.send_bytes(pickle.dumps((self._reports, following)))
+            nextitem = items.get(following)  # type: ignore[arg-type]
+            reports = [] if this is None else run(item=items[this], nextitem=nextitem)
+            self._sender.send((reports, following))
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
-        """Run a test without a word."""
+    def pytest_runtest_protocol(
+        self, item: pytest.Item, nextitem: pytest.Item | None
+    ) -> list[dict[str, Any]]:
+        """Run a test in pytest's place, within all that plugins do around one; return its reports
+        as data.
+        """
         to_data = item.config.hook.pytest_report_to_serializable
         reports = runtestprotocol(item, log=False, nextitem=nextitem)
-        self._reports += [to_data(config=item.config, report=report) for report in reports]
-        return True
+        return [to_data(config=item.config, report=report) for report in reports]
