@@ -49,8 +49,8 @@ KEY_SHAPES = "|".join(
         r"\beyJ[\w-]{10,2000}\.eyJ[\w-]{10,}\.[\w-]{10,}",
     )
 )
-# A name and password in an address.
-ADDRESS_LOGIN = r"(?<=://)[^\s/@]+(?=@)"
+# A name and password in an address, up to the last "@" before its path.
+ADDRESS_LOGIN = r"(?<=://)[^\s/?#]+(?=@)"
 # How such keys begin, for where a word too many may be hidden or refused.
 KEY_LIKE = re.compile(
     r"(?:[sprk]k|gsk|xai|hf|gh[pousr]|github_pat|glpat|xox[a-z]|AIza|eyJ)[-_A-Za-z0-9]{10,}"

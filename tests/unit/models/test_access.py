@@ -36,7 +36,14 @@ def test_a_key_that_no_header_holds_is_told_and_not_shown(odd):
     "host",
     [
         *("a..b", ".", "...", "a" * 64, f"a.{'é' * 60}.b", "x:y@host:99999"),
-        *("127.0.0.1:99999", "x:y@localhost:port", "127.0.0.1:80\\v1", "[::1", "[zz]"),
+        *(
+            "127.0.0.1:99999",
+            "x:y@localhost:port",
+            "x:y@x:y@host:99999",
+            "127.0.0.1:80\\v1",
+            "[::1",
+            "[zz]",
+        ),
     ],
 )
 def test_an_address_that_nobody_can_have_is_told_without_its_login(host, monkeypatch):
