@@ -45,19 +45,18 @@ class AgentSettings:
         Raises:
             FatalError: one of them is invalid.
         """
+        given, last, roots = self.given, self._last, self._roots  # other threads may set them
         if cell:
-            return resolve([self.given, Source("cell", cell)])
-        last = self._last
-        if last is not None and last[0] is self.given and last[1].holds():
+            return resolve([given, Source("cell", cell)])
+        if last is not None and last[0] is given and last[1].holds():
             return last[2]
-        roots = self._roots
         state = state_of_sources(roots)
-        resolved = resolve([self.given])
+        resolved = resolve([given])
         self._roots = resolved.settings.roots
         # What a project's files say also depends on whether the person trusts them.
         of_project = PROJECT in resolved.origins.values() or resolved.warnings
-        is_kept = self._roots == roots and not of_project
-        self._last = (self.given, state, resolved) if is_kept else None
+        is_kept = resolved.settings.roots == roots and not of_project
+        self._last = (given, state, resolved) if is_kept else None
         return resolved
 
     def changed(self, changes: Mapping[str, Any]) -> Source:

@@ -6,6 +6,8 @@ from agent_magics import Agent, ScriptedModel
 from agent_magics.engine.instructions import compose_instructions
 from agent_magics.protocol.config import SandboxPolicy
 from agent_magics.protocol.errors import FatalError
+from agent_magics.settings.agent import AgentSettings
+from agent_magics.settings.sources import Source
 from agent_magics.settings.table import SETTINGS
 from agent_magics.settings.validation import check_roots, validated
 from agent_magics.tools.files.path_judge import PathJudge
@@ -17,6 +19,22 @@ def test_network_is_a_setting():
         assert agent.turn_config(network=False).config.network is False
     with pytest.raises(FatalError, match="network='yes' must be True or False"):
         Agent(network="yes")
+
+
+def test_settings_that_another_thread_replaces_meanwhile_hold_from_the_next_run_on():
+    settings = AgentSettings({"model": "first"})
+    last = settings.changed({"model": "last"})
+
+    class Replaced(dict):
+        """Values in whose place others come while they are read."""
+
+        def items(self):
+            settings.given = last
+            return super().items()
+
+    settings.given = Source("program", Replaced(settings.given.values))
+    assert settings.resolve().settings.model == "first"
+    assert settings.resolve().settings.model == "last"
 
 
 @pytest.mark.parametrize("root", ["/", "/usr", "/home", "/etc"])
