@@ -88,6 +88,9 @@ class Restore:
         Raises:
             RestoreFailed: nothing is changed, except for the paths in `left`.
         """
+        # Late: eight modules, which most agents never use. First, while nothing is changed.
+        from agent_magics.exec.protected.tripwire import shared_tripwire  # noqa: PLC0415
+
         path = ""
         deepest_first = sorted(self._steps, key=lambda step: step.change.path, reverse=True)
         made_first = deepest_first[::-1]
@@ -110,9 +113,6 @@ class Restore:
         finally:
             self._clean_up()
         self.done = [step.change.path for step in made_first]
-        # Late: eight modules, which only commands, patches and undo use.
-        from agent_magics.exec.protected.tripwire import shared_tripwire  # noqa: PLC0415
-
         # The person requested it; otherwise the tripwire would undo it after the next command.
         shared_tripwire().accept(self.done)
 
