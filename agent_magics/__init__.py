@@ -59,8 +59,8 @@ def __getattr__(name: str) -> Any:
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     collects = gc.isenabled()
-    gc.disable()  # what an import makes stays; to look for garbage in it takes a tenth of the time
     try:
+        gc.disable()  # what an import makes stays; to look for garbage takes a tenth of the time
         value = getattr(import_module(f"{__name__}.{home}"), name)
     finally:
         if collects:
