@@ -32,8 +32,7 @@ class AgentSettings:
         self._cwd_given = values.get("cwd", ".")
         settings = resolve([Source("program", values)]).settings
         self._cwd, self._roots = settings.cwd, settings.roots
-        # Absolute: whatever folder the process is in later.
-        self._constructed = self.given = Source("program", {**values, "cwd": self._cwd})
+        self._constructed = self.given = Source("program", self._with_folders(values))
         self._last: tuple[Source, SourceState, Resolved] | None = None
 
     def resolve(self, cell: Mapping[str, object] | None = None) -> Resolved:
@@ -84,7 +83,15 @@ class AgentSettings:
                 "conversation stays there. Set it back, begin a new one (%%agent --new), or use "
                 "another agent (--name, name=...)."
             )
-        return Source(given.name, {**self._constructed.values, **given.values, "cwd": self._cwd})
+        values = {**self._constructed.values, **given.values}
+        return Source(given.name, self._with_folders(values))
+
+    def _with_folders(self, values: Mapping[str, object]) -> dict[str, object]:
+        """Return values with the folders that they name now: absolute, whatever folder the process
+        is in later.
+        """
+        roots = {"writable_roots": values["writable_roots"]} if "writable_roots" in values else {}
+        return {**values, **validated(roots), "cwd": self._cwd}
 
     def is_elsewhere(self, given: Source) -> bool:
         """Tell whether settings name another workspace than this agent's."""

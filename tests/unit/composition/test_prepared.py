@@ -83,6 +83,19 @@ def test_a_folder_that_goes_is_missed_from_the_next_run_on(tmp_path, runs):
         assert agent.turn_config().config.roots[1] == root
 
 
+def test_folders_stay_those_that_were_named_wherever_the_process_goes(tmp_path, monkeypatch):
+    for folder in ("work", "more", "there/more"):
+        (tmp_path / folder).mkdir(parents=True)
+    with Agent(ScriptedModel([]), cwd="work", writable_roots=["more"]) as agent:
+        roots = agent.turn_config().config.roots
+        monkeypatch.chdir("there")
+        for value in "12":  # which has settings read anew
+            monkeypatch.setenv("NEW", value)
+            assert agent.turn_config().config.roots == roots
+            agent.model = f"other {value}"
+    assert roots == (tmp_path / "work", tmp_path / "more")
+
+
 def test_what_holds_for_one_run_alone_does_not_stay():
     with Agent(ScriptedModel([])) as agent:
         before = agent.turn_config()
