@@ -217,10 +217,10 @@ class _Worker:
             atexit._run_exitfuncs()
 
     def _run_all(self) -> None:
-        items = dict(enumerate(self._session.items))
+        items = self._session.items
         run = self._session.config.hook.pytest_runtest_protocol
         for this, following in itertools.pairwise(itertools.chain([None], self._numbers, [None])):
-            nextitem = items.get(following)  # type: ignore[arg-type]
+            nextitem = None if following is None else items[following]
             reports = [] if this is None else run(item=items[this], nextitem=nextitem)
             self._sender.send((reports, following))
 
