@@ -169,3 +169,25 @@ def test_threads_that_a_fork_would_lack_are_named(start, text):
     with start({"test_a": f"{text}\ndef test_it(): pass\n"}) as run:
         said, _ = run.communicate(timeout=LIMIT)
     assert "workers would lack what modules started: " in said
+
+
+PRINTING = """
+import sys
+
+def say(words, place=sys.stderr):
+    print(words, file=place)
+
+def test_it():
+    say("of test_" + __name__[-1])
+    assert __name__ == ""
+"""
+
+
+@pytest.mark.parametrize("option", ["--capture=fd", "--capture=sys", "-s"])
+def test_what_a_test_prints_is_told_with_it(start, option):
+    with start({"test_a": PRINTING, "test_b": PRINTING}, option) as run:
+        said, _ = run.communicate(timeout=LIMIT)
+    assert "2 failed" in said and "closed file" not in said
+    if option != "-s":
+        parts = said.split("Captured stderr call")[1:]
+        assert sorted(part.split("\n")[1] for part in parts) == ["of test_a", "of test_b"]

@@ -167,7 +167,7 @@ def names(tmp_path_factory: pytest.TempPathFactory, server: ModelServer) -> set[
             assert what in said, f"{what!r} was not seen in\n{said}"
         looked_for = eval(kernel.value("Listener.names"))
     found = (_imported_by_the_source() | looked_for) - sys.stdlib_module_names - {*NEVER}
-    assert {"PIL", "anywidget", "mcp", "openai", "pandas", "pyarrow"} <= found, "nothing was tried"
+    assert {"PIL", "anywidget", "aiohttp", "mcp", "pandas", "pyarrow"} <= found, "nothing was tried"
     return {name for name in found if name.isidentifier()}
 
 

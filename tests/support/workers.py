@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import selectors
 import signal
+import tempfile
 import threading
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
@@ -177,6 +178,17 @@ def _taken(queue: int, writer: int) -> Iterator[int]:
         yield int.from_bytes(taken, "big")
 
 
+def _print_apart(capture: Any) -> None:
+    """Keep what this process prints in files of its own; otherwise they are those of all workers.
+
+    They take the place of the old ones: modules may hold the `sys.stderr` of their import.
+    """
+    for each in (capture._global_capturing.out, capture._global_capturing.err):
+        if hasattr(each, "targetfd"):  # not with `-s`
+            with tempfile.TemporaryFile() as file:
+                os.dup2(file.fileno(), each.tmpfile.fileno(), inheritable=False)
+
+
 class _Worker:
     """Runs shares of the tests, and tells after each test what came of it and which is next.
 
@@ -202,16 +214,12 @@ class _Worker:
         os.register_at_fork(after_in_child=self._sender.close)
         plugins = self._session.config.pluginmanager
         plugins.register(self)
-        capture: Any = plugins.get_plugin("capturemanager")
-        # The files that it keeps outputs in would be those of all workers.
-        capture.stop_global_capturing()
-        capture.start_global_capturing()
+        _print_apart(plugins.get_plugin("capturemanager"))
         try:
             self._run_all()
         except KeyboardInterrupt:
             pass
         finally:
-            capture.stop_global_capturing()
             self._session._setupstate.teardown_exact(None)
             threading._shutdown()  # type: ignore[attr-defined]
             atexit._run_exitfuncs()
