@@ -313,7 +313,8 @@ def reset_time(headers: Mapping[str, str]) -> float | None:
 
 
 def _number(text: str | None) -> float | None:
-    return float(text) if text and _SECONDS.fullmatch(text.strip()) else None
+    text = (text or "").strip()
+    return float(text) if _SECONDS.fullmatch(text) else None
 
 
 def _duration(text: str) -> float | None:

@@ -6,7 +6,7 @@ import threading
 from unittest.mock import Mock
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agent_magics.rows.remote import limits
@@ -41,6 +41,7 @@ def test_durations_are_read(text, seconds):
 
 
 @given(st.text(max_size=20), st.text(max_size=20))
+@example("0\x1f", "0\x1f")
 def test_any_header_is_read_or_ignored(limit, rest):
     headers = {
         "x-ratelimit-limit-requests": limit,
