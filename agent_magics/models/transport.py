@@ -1,6 +1,7 @@
 """Sends requests to a server over aiohttp; the only module that imports aiohttp."""
 
 import asyncio
+import errno
 import io
 import os
 import ssl
@@ -134,7 +135,7 @@ class Transport:
         Raises:
             Fault: there is none.
         """
-        return await self._send("POST", url, data=_payload(body))
+        return await self._send("POST", url, body=body)
 
     async def stream(self, url: "URL", body: bytes) -> Streamed | Reply:
         """Send a body and return the answer when its headers have arrived, one with an error status
@@ -150,9 +151,7 @@ class Transport:
         try:
             # The limits hold for each read; this one also ends what arrives byte by byte.
             async with asyncio.timeout(self.timeout + CONNECT_TIMEOUT):
-                response = await self._open(
-                    "POST", url, data=_payload(body), headers=headers, timeout=limits
-                )
+                response = await self._open("POST", url, body, headers=headers, timeout=limits)
                 if _is_success(response.status):
                     return Streamed(response, self)
                 async with response:
@@ -197,13 +196,18 @@ class Transport:
                     content = await _read(response)
                 return Reply(response.status, response.headers, content)
 
-    async def _open(self, method: str, url: "URL", **options: Any) -> "aiohttp.ClientResponse":
+    async def _open(
+        self, method: str, url: "URL", body: bytes | None = None, **options: Any
+    ) -> "aiohttp.ClientResponse":
         """Send a request and return the answer, of which the headers have arrived."""
         import aiohttp  # noqa: PLC0415 - imported by `load_aiohttp`
 
         options = {"headers": self._headers, "allow_redirects": False, **options}
         try:
-            response = await self._session.request(method, url, **options)
+            if body is None:
+                response = await self._session.request(method, url, **options)
+            else:
+                response = await self._post(url, body, options)
         except (
             aiohttp.ClientConnectorError,
             aiohttp.ConnectionTimeoutError,
@@ -216,6 +220,23 @@ class Transport:
             raise explain_connection(error, self.address, tries=ALL_TRIES) from None
         self._answers.add(response)
         return response
+
+    async def _post(
+        self, url: "URL", body: bytes, options: Mapping[str, Any]
+    ) -> "aiohttp.ClientResponse":
+        """Send a body; again, over another connection, where it could not be sent whole.
+
+        Like llama.cpp's, a server may close a connection after an answer without having said so.
+        """
+        import aiohttp  # noqa: PLC0415 - imported by `load_aiohttp`
+
+        try:
+            return await self._session.post(url, data=_payload(body), **options)
+        except aiohttp.ClientOSError as error:
+            is_unsent = isinstance(error.__cause__, aiohttp.ClientConnectionResetError)
+            if not (is_unsent or error.errno == errno.EPIPE):
+                raise
+            return await self._session.post(url, data=_payload(body), **options)
 
     @contextmanager
     def reading(self) -> Iterator[None]:

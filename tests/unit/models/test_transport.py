@@ -203,6 +203,20 @@ def test_an_answer_that_comes_before_a_large_body_was_read_is_told():
     assert asyncio.run(with_raw(serve, play))[::2] == (413, b"large")
 
 
+@pytest.mark.parametrize("size", [20, 2 << 20])
+def test_a_connection_that_a_server_closed_after_an_answer_costs_no_try(size):
+    async def serve(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        await reader.readexactly(size)
+        writer.write(chunked([b"answer"]))
+        await writer.drain()
+
+    async def play(transport):
+        return [await read_all(transport, bytes(size)) for _ in range(6)]
+
+    assert asyncio.run(with_raw(serve, play)) == [[b"answer"]] * 6
+
+
 def test_closing_ends_an_answer_that_is_being_read():
     async def serve(reader, writer):
         await reader.readuntil(b"\r\n\r\n")
