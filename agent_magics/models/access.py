@@ -18,7 +18,7 @@ from agent_magics.models.providers.keys import (
 )
 from agent_magics.protocol.errors import FatalError
 
-NO_KEY_OF_A_HEADER = "has a line break or a letter beyond ASCII within it, as no key has"
+UNSENDABLE = "has a line break or a letter beyond ASCII within it, as no key has"
 PLACEHOLDER_KEY = "local-server-needs-no-key"
 
 FaultT = TypeVar("FaultT", bound=FatalError)
@@ -53,7 +53,7 @@ class ServerAccess:
         """
         key, address = await self._found_key(), self.address
         if not (key.isascii() and key.isprintable()):
-            fault = f"The API key for {address} {NO_KEY_OF_A_HEADER}: {way_to_mend(address)}."
+            fault = f"The API key for {address} {UNSENDABLE}: {way_to_mend(address)}."
             raise self.without_key(FatalError(fault))
         return key
 
@@ -78,9 +78,7 @@ class ServerAccess:
         raise FatalError(without_keys(missing, keys_in_address(address)))
 
     def key_headers(self, key: str) -> dict[str, str]:
-        """Return the headers in which the server accepts `key`; a login within its address stands
-        in the usual one.
-        """
+        """Return the headers that carry `key`, or the login that stands within the address."""
         login = login_within(self.address)
         headers = {"Authorization": f"Basic {login}" if login else f"Bearer {key}"}
         if header := endpoint_of(self.address).key_header:

@@ -65,10 +65,10 @@ def read_instructions(workspace: Path) -> tuple[InstructionFile, ...]:
     there = tuple((folder, _stamps_in(folder)) for folder in folders_down(workspace, [REPOSITORY]))
     fresh = time.time_ns() - _UNSURE
     if any(stamp[-1] > fresh for _, stamped in there for _, stamp in stamped):
-        return _read.__wrapped__(there)
-    files = _read(there)
+        return _read(there)
+    files = _read_once(there)
     # What could not be read may be readable now, though it is as it was.
-    return _read.__wrapped__(there) if any(file.problem for file in files) else files
+    return _read(there) if any(file.problem for file in files) else files
 
 
 @lru_cache(maxsize=16)
@@ -98,7 +98,6 @@ def _stamps_in(folder: Path) -> tuple[_Stamped, ...]:
     return tuple(each for each in stamped if each[1])
 
 
-@lru_cache(maxsize=16)  # looked up at the start of every run
 def _read(there: tuple[tuple[Path, tuple[_Stamped, ...]], ...]) -> tuple[InstructionFile, ...]:
     """Read the first file of each folder that can be read; the root's folder is the first."""
     files = list[InstructionFile]()
@@ -108,6 +107,9 @@ def _read(there: tuple[tuple[Path, tuple[_Stamped, ...]], ...]) -> tuple[Instruc
             files.append(file)
             left -= size
     return tuple(reversed(files))
+
+
+_read_once = lru_cache(maxsize=16)(_read)  # for the same stamps; asked at the start of every run
 
 
 def _read_first(

@@ -147,6 +147,13 @@ def test_organization_and_project_are_sent_where_they_are_set(monkeypatch):
     assert "OpenAI-" not in head
 
 
+def test_the_key_is_sent_whatever_netrc_says(tmp_path, monkeypatch):
+    (tmp_path / ".netrc").write_text("machine 127.0.0.1 login ann password hunter2")
+    home = str(tmp_path)
+    _, head = read_raw(chunked([b"x"]), monkeypatch, HOME=home, NETRC=f"{home}/.netrc")
+    assert f"Authorization: Bearer {KEY}" in head
+
+
 def test_an_organization_that_no_header_holds_is_told(monkeypatch):
     _, head = read_raw(chunked([b"x"]), monkeypatch, OPENAI_ORG_ID=" org-1\n")
     assert "OpenAI-Organization: org-1\r\n" in head

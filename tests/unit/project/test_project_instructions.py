@@ -158,7 +158,7 @@ def test_after_any_change_it_is_read_again(tmp_path_factory, monkeypatch, change
         if not (folder / name).is_dir():
             CHANGES[change](folder / name, number)
         seen = read_instructions(folder)
-        anew = instructions._read.__wrapped__(((folder, tuple((each, ()) for each in NAMES)),))
+        anew = instructions._read(((folder, tuple((each, ()) for each in NAMES)),))
         assert seen == anew
 
 
