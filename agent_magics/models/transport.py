@@ -1,7 +1,6 @@
 """Sends requests to a server over aiohttp; the only module that imports aiohttp."""
 
 import asyncio
-import errno
 import io
 import os
 import ssl
@@ -224,19 +223,24 @@ class Transport:
     async def _post(
         self, url: "URL", body: bytes, options: Mapping[str, Any]
     ) -> "aiohttp.ClientResponse":
-        """Send a body; again, over another connection, where it could not be sent whole.
+        """Send a body; again, up to a new connection, where one that was kept open breaks before an
+        answer.
 
-        Like llama.cpp's, a server may close a connection after an answer without having said so.
+        A server may close a kept connection at any time (RFC 9112, 9.5), so also just before a
+        request reaches it.
         """
         import aiohttp  # noqa: PLC0415 - imported by `load_aiohttp`
 
-        try:
-            return await self._session.post(url, data=_payload(body), **options)
-        except aiohttp.ClientOSError as error:
-            is_unsent = isinstance(error.__cause__, aiohttp.ClientConnectionResetError)
-            if not (is_unsent or error.errno == errno.EPIPE):
-                raise
-            return await self._session.post(url, data=_payload(body), **options)
+        while True:
+            kept: list[bool] = []
+            sending = self._session.post(
+                url, data=_payload(body), trace_request_ctx=kept, **options
+            )
+            try:
+                return await sending
+            except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
+                if not kept:
+                    raise
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -289,6 +293,19 @@ class _Whole(io.BytesIO):
 def _payload(body: bytes) -> bytes | io.BytesIO:
     """Return a body as aiohttp takes it: of large ones in bytes it would warn."""
     return body if len(body) <= _LARGE else _Whole(body)
+
+
+def _watch() -> "aiohttp.TraceConfig":
+    """Return what notes in a request's list that it is sent over a connection that was kept."""
+    import aiohttp  # noqa: PLC0415 - imported by `load_aiohttp`
+
+    async def note(_session: Any, trace: Any, _params: Any) -> None:
+        if trace.trace_request_ctx is not None:
+            trace.trace_request_ctx.append(True)
+
+    watch = aiohttp.TraceConfig()
+    watch.on_connection_reuseconn.append(note)
+    return watch
 
 
 def load_aiohttp() -> ModuleType:
@@ -355,6 +372,7 @@ def open_transport(access: ServerAccess, key: str, longest: float) -> Transport:
         cookie_jar=aiohttp.DummyCookieJar(),
         proxy=proxy or None,
         auto_decompress=False,  # without a bound; see `_unpacked`
+        trace_configs=[_watch()],
     )
     transport = Transport(address, key, longest, headers, session)
     weakref.finalize(transport, _drop, session, asyncio.get_running_loop(), os.getpid())

@@ -47,5 +47,5 @@ class RawServer:
         with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             await self._serve(reader, writer)
         writer.close()
-        with suppress(ConnectionError):
+        with suppress(ConnectionError, asyncio.CancelledError):
             await writer.wait_closed()

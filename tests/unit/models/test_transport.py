@@ -211,17 +211,30 @@ def test_an_answer_that_comes_before_a_large_body_was_read_is_told():
 
 
 @pytest.mark.parametrize("size", [20, 2 << 20])
-def test_a_connection_that_a_server_closed_after_an_answer_costs_no_try(size):
+def test_kept_connections_that_a_server_closes_as_a_request_comes_cost_no_try(size):
     async def serve(reader, writer):
         await reader.readuntil(b"\r\n\r\n")
         await reader.readexactly(size)
         writer.write(chunked([b"answer"]))
-        await writer.drain()
+        await reader.readexactly(1)  # of the next request
 
     async def play(transport):
-        return [await read_all(transport, bytes(size)) for _ in range(6)]
+        for requests in (3, 1, 3):
+            asked = (read_all(transport, bytes(size)) for _ in range(requests))
+            assert await asyncio.gather(*asked) == [[b"answer"]] * requests
 
-    assert asyncio.run(with_raw(serve, play)) == [[b"answer"]] * 6
+    asyncio.run(with_raw(serve, play))
+
+
+def test_a_server_that_takes_requests_and_answers_none_gets_one_on_each_connection():
+    asked = []
+
+    async def serve(reader, writer):
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+
+    with pytest.raises(Fault, match="Server disconnected"):
+        asyncio.run(with_raw(serve, read_all))
+    assert len(asked) == 1
 
 
 def test_closing_ends_an_answer_that_is_being_read():
