@@ -2,10 +2,12 @@
 
 import os
 import re
+import ssl
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from agent_magics.models.environment import proxy_to
 from agent_magics.models.faults import (
     FEW_TRIES,
     NO_WIRE_STATUSES,
@@ -201,8 +203,6 @@ def explain_connection(error: BaseException, address: str, *, tries: int = FEW_T
         address: the server's address.
         tries: number of requests that are worth making.
     """
-    import ssl  # noqa: PLC0415 - 10 ms; aiohttp has it loaded by now
-
     causes = list(_causes(error))
     cause = _words_of(causes)
     for each in causes:
@@ -236,33 +236,6 @@ def _words_of(causes: list[BaseException]) -> str:
         return "the server disconnected"
     texts = (said, *map(str, reversed(causes)))
     return next(filter(None, map(brief, texts)), type(error).__name__)
-
-
-def proxy_to(address: str) -> str:
-    """Return the URL of the proxy that the environment sets for `address`, or ""."""
-    from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415 - 20 ms, rarely needed
-
-    there, proxies = urlsplit(address), getproxies()
-    proxy = (proxies.get(there.scheme) or proxies.get("all", "")).strip()
-    is_direct = any(
-        _is_named(there.hostname or "", name) for name in proxies.get("no", "").split(",")
-    )
-    if not proxy or is_direct or proxy_bypass(there.netloc.rpartition("@")[2]):
-        return ""
-    return proxy if "://" in proxy else f"http://{proxy}"
-
-
-def _is_named(host: str, name: str) -> bool:
-    """Return whether a name of NO_PROXY is that of a host in a form that urllib does not know: an
-    IPv6 address, a network (10.0.0.0/8), ``*.host``.
-    """
-    from ipaddress import ip_address, ip_network  # noqa: PLC0415 - rarely needed
-
-    name = name.strip().lower()
-    try:
-        return ip_address(host) in ip_network(name.strip("[]"), strict=False)
-    except ValueError:
-        return name.startswith("*.") and host.endswith(name[1:])
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -3,8 +3,6 @@
 import asyncio
 import io
 import os
-import ssl
-import sys
 import threading
 import weakref
 import zlib
@@ -18,9 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from agent_magics._version import __version__
 from agent_magics.models.access import ServerAccess
 from agent_magics.models.bounds import DOCUMENT_BYTES, EVENT_BYTES, check_encoding, too_large
+from agent_magics.models.environment import account_headers, trust, usable_proxy
 from agent_magics.models.faults import ALL_TRIES, Fault, cut_short, silent
 from agent_magics.models.providers.endpoints import NO_ADDRESS, check_address, split_query
-from agent_magics.models.refusals import explain_connection, proxy_to
+from agent_magics.models.refusals import explain_connection
 from agent_magics.protocol.errors import FatalError, clause
 
 if TYPE_CHECKING:
@@ -35,21 +34,6 @@ MOST_SAVED = 4 << 30  # bytes of a file that is fetched
 FILE, FILE_SILENT = 4 * 3600.0, 600.0
 
 _is_loaded = False  # aiohttp
-_ACCOUNT = {"OpenAI-Organization": "OPENAI_ORG_ID", "OpenAI-Project": "OPENAI_PROJECT_ID"}
-
-# Where distributions of Linux keep the certificates that they trust.
-_BUNDLES = (
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-)
-
-OTHER_PROXY = (
-    "Cannot connect to {address}: the environment names a proxy that cannot be used ({kind}:...); "
-    "name one by an address such as http://localhost:3128, or the server in NO_PROXY."
-)
-NO_VALUE = "{name} has a line break or a letter beyond ASCII within it, as no header can: mend it."
 NOT_SAVED = "{path} cannot be written ({reason})."
 
 
@@ -354,17 +338,12 @@ def open_transport(access: ServerAccess, key: str, longest: float) -> Transport:
             "Accept-Encoding": "gzip, deflate",
             "User-Agent": f"agent-magics/{__version__}",
         }
-        | _account_headers()
+        | account_headers()
         | access.key_headers(key)
     )
-    proxy = proxy_to(address)
-    try:
-        check_address(proxy)
-    except ValueError:
-        kind = proxy.partition(":")[0]
-        raise FatalError(OTHER_PROXY.format(address=address, kind=kind)) from None
+    proxy = usable_proxy(address)
     # Reading all certificates takes 50 ms.
-    tls = _tls() if proxy or address.lower().startswith("https:") else True
+    tls = trust() if proxy or address.lower().startswith("https:") else True
     session = aiohttp.ClientSession(
         # As many as the gate lets through.
         connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE, ssl=tls),
@@ -391,40 +370,6 @@ def _drop(session: "aiohttp.ClientSession", loop: asyncio.AbstractEventLoop, pro
         if not threading.main_thread().is_alive():  # the program ends: nothing runs after this
             with suppress(TimeoutError):
                 closing.result(1.0)
-
-
-def _account_headers() -> dict[str, str]:
-    """Return the headers that name the organization and the project, as OpenAI reads them.
-
-    Raises:
-        FatalError: no header can hold one.
-    """
-    headers = {}
-    for header, name in _ACCOUNT.items():
-        if value := os.environ.get(name, "").strip():
-            if not (value.isascii() and value.isprintable()):
-                raise FatalError(NO_VALUE.format(name=name))
-            headers[header] = value
-    return headers
-
-
-def _tls() -> ssl.SSLContext:
-    """Return the settings of TLS: certificates of this machine are trusted.
-
-    SSL_CERT_FILE or SSL_CERT_DIR names others.
-    """
-    is_chosen = os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR")
-    if sys.platform in ("darwin", "win32") and not is_chosen:
-        import truststore  # noqa: PLC0415 - installed and needed only there
-
-        return truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context = ssl.create_default_context()
-    if not (is_chosen or ssl.get_default_verify_paths().cafile):
-        # This Python may have been built for another distribution.
-        bundle = next((each for each in _BUNDLES if Path(each).exists()), None)
-        if bundle is not None:
-            context.load_verify_locations(bundle)
-    return context
 
 
 async def _save(response: "aiohttp.ClientResponse", to: Path) -> bytes:
