@@ -131,16 +131,17 @@ class Transport:
         """
         headers = _Headers(self._headers, Accept="text/event-stream")
         limits = _limits(None, self.timeout)
+        # The limits hold for each read; this one also ends what arrives byte by byte.
+        longest = self.timeout + CONNECT_TIMEOUT
         try:
-            # The limits hold for each read; this one also ends what arrives byte by byte.
-            async with asyncio.timeout(self.timeout + CONNECT_TIMEOUT):
+            async with asyncio.timeout(longest):
                 response = await self._open("POST", url, body, headers=headers, timeout=limits)
-                if _is_success(response.status):
-                    return Streamed(response, self)
-                async with response:
-                    return Reply(response.status, response.headers, await _read(response))
         except TimeoutError:
             raise silent(self.address, self.timeout) from None
+        if _is_success(response.status):
+            return Streamed(response, self)
+        async with response:
+            return Reply(response.status, response.headers, await _read(response, longest))
 
     async def get(self, url: "URL", to: Path | None = None) -> Reply:
         """Fetch a document; a successful one goes into the file `to`, where that is given.
@@ -396,9 +397,12 @@ async def _save(response: "aiohttp.ClientResponse", to: Path) -> bytes:
     return b""
 
 
-async def _read(response: "aiohttp.ClientResponse") -> bytes:
+async def _read(response: "aiohttp.ClientResponse", longest: float | None = None) -> bytes:
     """Return an answer's body; of one with an error status the beginning, up to an error while
     reading: the status matters more.
+
+    Args:
+        longest: seconds that it may take, besides the limits of the request.
 
     Raises:
         Fault: it is larger than any answer.
@@ -409,10 +413,11 @@ async def _read(response: "aiohttp.ClientResponse") -> bytes:
     limit = DOCUMENT_BYTES if is_error else EVENT_BYTES
     content = bytearray()
     try:
-        async for chunk in _unpacked(response):
-            content += chunk
-            if len(content) > limit:
-                break
+        async with asyncio.timeout(longest):
+            async for chunk in _unpacked(response):
+                content += chunk
+                if len(content) > limit:
+                    break
     except (Fault, aiohttp.ClientError, OSError):
         if not is_error:
             raise
