@@ -6,6 +6,7 @@ worker that it has lost, and gives it up at the fourth.
 """
 
 import asyncio
+import threading
 import uuid
 from collections.abc import Callable
 from concurrent.futures import CancelledError
@@ -21,6 +22,7 @@ LOOK = 1.0
 
 NO_SEAT = "The workers of the Dask cluster cannot ask: {error}."
 NO_CLIENT = "The client of the Dask cluster is closed."
+IS_OVER = "The work that the cluster was for has ended."
 
 
 def run_on_worker(task: Callable[..., str], invitation: Invitation, *given: Any) -> str:
@@ -50,6 +52,8 @@ class DaskEngine:
         self.client = client
         self.name = name
         self._seats: dict[str, Any] = {}
+        self._submitting = threading.Lock()
+        self._is_closed = False
 
     def workers(self) -> int:
         """See `Engine.workers`."""
@@ -93,15 +97,21 @@ class DaskEngine:
                 gone.append(address)
         self._cancel([self._seats.pop(address) for address in set(gone)])
         for address in there - self._seats.keys():
-            self._seats[address] = self.client.submit(
-                run_on_worker,
-                sit,
-                invite(),
-                key=(self.name, uuid.uuid4().hex),
-                workers=[address],
-                allow_other_workers=False,
-                pure=False,
-            )
+            self._submit(address, sit, invite(), workers=[address], allow_other_workers=False)
+
+    def _submit(self, place: str, task: Callable[..., str], *given: Any, **options: Any) -> Any:
+        """Start a task, which `close` cancels; on a thread, which may come too late for that.
+
+        Raises:
+            RuntimeError: `close` was there before.
+        """
+        with self._submitting:
+            if self._is_closed:
+                raise RuntimeError(IS_OVER)
+            key = (self.name, uuid.uuid4().hex)
+            seat = self.client.submit(run_on_worker, task, *given, key=key, pure=False, **options)
+            self._seats[place or key[1]] = seat
+        return seat
 
     def _has_ended(self, seat: Any) -> bool:
         """Return whether its connection broke; one that could not ask gets no other seat.
@@ -131,10 +141,6 @@ class DaskEngine:
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[str] = loop.create_future()
 
-        def submit() -> Any:
-            key = (self.name, uuid.uuid4().hex)
-            return self.client.submit(run_on_worker, task, invitation, given, key=key, pure=False)
-
         def tell(seat: Any) -> None:
             """Say how it ended; on a thread of the client's."""
             failed = seat.status == "error"
@@ -153,15 +159,18 @@ class DaskEngine:
                 ended.exception()  # looked at, also where nobody waits any more
 
         try:
-            seat = await asyncio.to_thread(submit)
+            seat = await asyncio.to_thread(self._submit, "", task, invitation, given)
         except Exception as error:  # the client's, when it is closed, or of what is pickled
             raise FatalError(NO_SEAT.format(error=clause(typed_message(error)))) from None
-        self._seats[str(seat.key)] = seat
         seat.add_done_callback(tell)
         return ended
 
     async def close(self) -> None:
         """See `Engine.close`."""
-        seats, self._seats = list(self._seats.values()), {}
+        await asyncio.to_thread(self._end)
+
+    def _end(self) -> None:
+        with self._submitting:
+            self._is_closed = True
         if self.client.status == "running":
-            await asyncio.to_thread(partial(self._cancel, seats))
+            self._cancel(list(self._seats.values()))

@@ -4,6 +4,7 @@ import asyncio
 import os
 import pickle
 import signal
+import threading
 from dataclasses import dataclass
 
 import distributed
@@ -15,6 +16,7 @@ from agent_magics import Agent
 from agent_magics.protocol.errors import FatalError
 from agent_magics.rows.engines.dask import DaskEngine
 from agent_magics.rows.engines.link import Link
+from agent_magics.rows.engines.worker import Invitation
 from agent_magics.rows.remote.limits import read_knowledge
 from tests.support.models.responses_server import Reply, ResponsesServer, function_call
 from tests.support.models.row_server import RowServer
@@ -270,6 +272,25 @@ def test_stop_keeps_what_there_is(client):
     # In flight, and ahead of that.
     assert 100 <= done.frame["answer"].notna().sum() <= 100 + 2 * 20
     assert not any(client.processing().values())
+
+
+def test_a_look_that_the_end_of_its_map_overtakes_starts_nothing(client):
+    engine, looks, is_over = DaskEngine(client, "a late look"), threading.Event(), threading.Event()
+
+    def invite():
+        looks.set()
+        assert is_over.wait(PATIENCE)
+        return Invitation("tcp://127.0.0.1:9", 1, "token")
+
+    async def end_meanwhile():
+        seating = asyncio.create_task(engine.seat(invite, None))
+        assert await asyncio.to_thread(looks.wait, PATIENCE)
+        seating.cancel()
+        await engine.close()
+        is_over.set()
+
+    asyncio.run(end_meanwhile())  # ends when the look has
+    assert not [key for key in client.futures if "a late look" in str(key)]
 
 
 def test_an_asynchronous_client_is_an_engine_too(client):
