@@ -11,8 +11,9 @@ import os
 import re
 import stat
 import tempfile
+import time
 import tomllib
-from itertools import accumulate
+from itertools import accumulate, count
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -41,6 +42,8 @@ _LONG_WORD = re.compile(r"\w{1001}")  # such as a number that takes long to be w
 _LONG_KEY = re.compile(rf"(?<![\w-])[\w-]++(?:[ \t]*+\.[ \t]*+[\w-]++){{{DEEPEST}}}")
 
 Stamp: TypeAlias = tuple[int, ...]  # of a file; see `file_stamp`
+_TICK = 2_000_000_000  # nanoseconds, of the coarsest file system (FAT)
+_LOOKS = count()
 
 
 class NotPlain(OSError):
@@ -179,11 +182,17 @@ def stamp_of(found: os.stat_result) -> Stamp:
 
 
 def file_stamp(path: str | os.PathLike[str], *, links: bool = True) -> Stamp:
-    """Return the stamp of a file, or of what a final link leads to; () where there is none."""
+    """Return the stamp of a file, or of what a final link leads to; () where there is none.
+
+    That of a file which has just changed equals no other, since one more change within the same
+    tick of the file system's clock would not alter its times.
+    """
     try:
-        return stamp_of(os.stat(path, follow_symlinks=links))
+        found = os.stat(path, follow_symlinks=links)
     except OSError:
         return ()
+    is_settled = found.st_ctime_ns < time.time_ns() - _TICK
+    return stamp_of(found) if is_settled else (*stamp_of(found), next(_LOOKS))
 
 
 def replace_file(path: Path, content: bytes, mode: int = 0o600) -> None:

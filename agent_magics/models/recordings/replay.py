@@ -19,6 +19,7 @@ from agent_magics.models.recordings.format import (
     Exchange,
     RecordedAnswer,
     RecordedTurn,
+    Recording,
     prompt_key,
     read_recording,
     turns_of,
@@ -82,6 +83,7 @@ class ReplayModel:
         self._sessions = SessionNames()
         self._current: dict[tuple[str, str], _Playing] = {}
         self._outputs: dict[str, str | None] = {}
+        self._recording: Recording | None = None
         self._read()
 
     @property
@@ -90,8 +92,10 @@ class ReplayModel:
         return self.header.model
 
     def _read(self) -> None:
-        self._signature = file_stamp(self.path)
-        recording = read_recording(self.path)
+        self._signature, recording = file_stamp(self.path), read_recording(self.path)
+        if recording == self._recording:  # turns go on from where they are
+            return
+        self._recording = recording
         self.header = recording.header
         self._notice = recording.notice
         self._turns = _turns_by_prompt(turns_of(recording.exchanges))

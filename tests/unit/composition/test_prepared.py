@@ -11,6 +11,7 @@ import pytest
 from agent_magics import Agent, tool
 from agent_magics.config_files.places import user_config_file
 from agent_magics.engine.front_end import FRONT_ENDS, FrontEnd
+from agent_magics.files import plain_files
 from agent_magics.models.providers.credentials import keep_key, stored_key
 from agent_magics.models.recordings.scripted import Call, ScriptedModel
 from agent_magics.protocol.errors import FatalError
@@ -56,6 +57,7 @@ CHANGES: dict[str, Callable[[Agent], object]] = {
 
 
 def test_what_changes_a_run_makes_its_configuration_anew(monkeypatch):
+    monkeypatch.setattr(plain_files, "_TICK", 0)  # as if each change were long ago
     for name in ("LC_ALL", "OPENROUTER_API_KEY"):
         monkeypatch.setenv(name, "")  # and as it was, afterwards
     with Agent(ScriptedModel([])) as agent:

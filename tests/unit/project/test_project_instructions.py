@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent_magics import Agent, ScriptedModel
+from agent_magics.files import plain_files
 from agent_magics.project import instructions
 from agent_magics.project.instructions import (
     MOST,
@@ -152,7 +153,7 @@ def _new(file, number):
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
 @given(st.lists(st.tuples(st.sampled_from(list(CHANGES)), st.sampled_from(NAMES)), min_size=2))
 def test_after_any_change_it_is_read_again(tmp_path_factory, monkeypatch, changes):
-    monkeypatch.setattr(instructions, "_UNSURE", 0)  # as if each change were long ago
+    monkeypatch.setattr(plain_files, "_TICK", 0)  # as if each change were long ago
     folder = tmp_path_factory.mktemp("work")
     for number, (change, name) in enumerate(changes, 1):
         if not (folder / name).is_dir():
@@ -160,10 +161,3 @@ def test_after_any_change_it_is_read_again(tmp_path_factory, monkeypatch, change
         seen = read_instructions(folder)
         anew = instructions._read(((folder, tuple((each, ()) for each in NAMES)),))
         assert seen == anew
-
-
-def test_what_was_written_a_moment_ago_is_read_again_though_it_looks_the_same(repository):
-    file = repository / "AGENTS.md"
-    for text in ("one", "two", "six", "ten") * 9:
-        file.write_text(text)
-        assert [each.text for each in read_instructions(repository)] == [text]

@@ -6,6 +6,7 @@ import pytest
 
 from agent_magics.config_files.places import user_config_file
 from agent_magics.engine.thread import shared_engine
+from agent_magics.files import plain_files
 from agent_magics.mcp.config.sources import ProjectServers
 from agent_magics.protocol.errors import FatalError
 from agent_magics.tools.mcp.servers import McpServers, read_given
@@ -44,7 +45,10 @@ def test_a_program_s_and_the_person_s_are_there_and_none_is_started(config):
     assert names(servers({"given": {"command": "x"}}), files=False) == ["given"]
 
 
-def test_nothing_is_read_again_and_no_connection_made_anew_while_the_files_stay(config):
+def test_nothing_is_read_again_and_no_connection_made_anew_while_the_files_stay(
+    config, monkeypatch
+):
+    monkeypatch.setattr(plain_files, "_TICK", 0)  # as if each change were long ago
     config.write_text(TABLE.format("mine"), encoding="utf-8")
     found = servers()
     tools, read = found.tools(), found._config
