@@ -531,7 +531,10 @@ class Agent(ComposedAgent):
         return tuple(serving for serving in self._served if serving.running)
 
     def close(self) -> None:
-        """Stop running turns, sub-agents, servers and commands, and close connections."""
+        """Stop running turns, sub-agents, servers and commands, and close connections.
+
+        The conversation stays: a later run or call goes on with it, and opens anew what it needs.
+        """
         for serving in self._served:
             serving.stop()
         super().close()
