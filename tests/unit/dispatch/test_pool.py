@@ -37,13 +37,18 @@ def test_every_job_runs_at_once_however_many_there_are():
 
 
 def test_a_thread_is_used_again_and_ends_when_there_is_no_work():
-    pool = ThreadPool("again", idle_limit=0.2)
+    pool = ThreadPool("again")
+
+    def wait_no_longer():
+        pool._idle_limit = 0.0
+        return threading.current_thread()
+
     pool.submit(int).result(PATIENCE)
     [thread] = [each for each in threading.enumerate() if each.name == "again"]
     assert thread.daemon
     while pool._free == 0:  # it has told the value and comes back for more
         thread.join(0.001)
-    assert pool.submit(threading.current_thread).result(PATIENCE) is thread
+    assert pool.submit(wait_no_longer).result(PATIENCE) is thread
     thread.join(PATIENCE)
     assert not thread.is_alive()
     assert pool.submit(threading.current_thread).result(PATIENCE) is not thread
