@@ -3,7 +3,8 @@
 `python make/watched.py COMMAND…`. On Linux every process that the command starts stays a descendant
 of this program, also one that has left its parent and its process group. The command has a folder
 for temporary files of its own, in which only pytest may leave files. If RUN_MINUTES is set, a
-command that has not ended by then is interrupted, and what still runs is named.
+command that has not ended by then is interrupted, and what still runs is named. If whoever started
+this program is killed, or this program itself, the command is interrupted, too.
 """
 
 import ctypes
@@ -13,7 +14,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -24,7 +27,10 @@ GRACE = 5.0  # seconds that processes have to end in by themselves after it
 # Folders of pytest; of kernels that nbval and some tests kill, which the next kernel removes; of
 # the notebooks that such kernels ran; what Node keeps compiled; what clusters of Dask share.
 KEPT = re.compile(r"pytest-of-|agent-magics-\d+-|notebook-|node-compile-cache|dask-scratch-space$")
+_PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_ORPHANED = signal.SIGUSR1  # the parent has ended
+_prctl = ctypes.CDLL(None).prctl
 
 
 class Command:
@@ -33,14 +39,18 @@ class Command:
     def __init__(self, words: list[str], folder: Path) -> None:
         self._folder = folder
         self._interrupted = False
+        self._process: subprocess.Popen[bytes] | None = None
         # Signals that have a handler here are not ignored there, as they are in a script's `&`.
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, _ORPHANED):
             signal.signal(number, self._interrupt)
         signal.signal(signal.SIGALRM, self._end)
         signal.setitimer(signal.ITIMER_REAL, 60 * float(os.environ.get("RUN_MINUTES", "0")))
         # In a group of its own, so that Ctrl-C reaches it once, through this program.
         self._process = subprocess.Popen(
-            words, env={**os.environ, "TMPDIR": str(folder)}, process_group=0
+            words,
+            env={**os.environ, "TMPDIR": str(folder)},
+            process_group=0,
+            preexec_fn=partial(_prctl, _PR_SET_PDEATHSIG, signal.SIGINT),
         )
 
     def _end(self, number: int, frame: FrameType | None) -> None:
@@ -51,15 +61,19 @@ class Command:
 
     def _interrupt(self, number: int, _frame: FrameType | None) -> None:
         """Send the command an interrupt, as Ctrl-C does; kill it with all it started if need be."""
+        if not self._process:  # nothing has begun
+            sys.exit(128 + number)
         self._interrupted = True
         for again in (number, signal.SIGALRM):
             signal.signal(again, lambda *_: kill_all())
+        signal.signal(_ORPHANED, lambda *_: None)  # a parent that ends by the same Ctrl-C
         signal.alarm(PATIENCE)
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGINT)
 
     def wait(self) -> int:
         """Wait for the command and for its orphans; return its exit status."""
+        assert self._process
         pid = status = 0
         while pid != self._process.pid:
             pid, status = os.waitpid(-1, 0)
@@ -82,11 +96,26 @@ def descendants() -> list[psutil.Process]:
 
 
 def kill_all() -> None:
-    """Kill all descendants of this process."""
-    while left := [each for each in descendants() if not _is_over(each)]:
+    """Kill all descendants of this process.
+
+    Those that remove the semaphores of others (of multiprocessing, of joblib) have a while for it.
+    """
+    _kill(lambda: [each for each in descendants() if not _tracks(each)])
+    psutil.wait_procs(list(filter(_tracks, descendants())), timeout=GRACE)
+    _kill(descendants)
+
+
+def _kill(chosen: Callable[[], list[psutil.Process]]) -> None:
+    while left := [each for each in chosen() if not _is_over(each)]:
         for process in left:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
+
+
+def _tracks(process: psutil.Process) -> bool:
+    with suppress(psutil.Error):
+        return "resource_tracker" in " ".join(process.cmdline())
+    return False
 
 
 def _is_over(process: psutil.Process) -> bool:
@@ -106,7 +135,8 @@ def _describe(process: psutil.Process) -> str:
 
 
 def main(command: list[str]) -> int:
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    _prctl(_PR_SET_PDEATHSIG, _ORPHANED)
     folder = Path(tempfile.mkdtemp(prefix="agent-magics-run-"))
     folder.chmod(0o1777)  # tests write there as other users, too
     try:
@@ -119,7 +149,8 @@ def main(command: list[str]) -> int:
             while os.waitpid(-1, 0):
                 pass
         # Tens of thousands of files: Python itself would take a minute.
-        subprocess.run(["rm", "-rf", folder], check=False)
+        # A second Ctrl-C is not for it.
+        subprocess.run(["rm", "-rf", folder], check=False, process_group=0)
     for line in left:
         print(f"left behind: {line}", file=sys.stderr)
     return status or bool(left)

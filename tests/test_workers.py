@@ -1,6 +1,7 @@
 """Workers, which share the tests of a run: each test is run and told once, whatever they die of."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -112,12 +113,144 @@ def test_it():
     assert "1 passed" in said and run.returncode == 0
 
 
-def test_what_dies_too_often_is_told(start):
-    deaths = [DEATH.replace("death", f"death_{number}") for number in range(4)]
-    with start({"test_a": "".join(["import os", *deaths]), "test_b": FILE}) as run:
+DEATHS = """
+import os
+def test_killed():
+    os.kill(os.getpid(), 9)
+def test_ended():
+    os._exit(3)
+def test_interrupted():
+    raise KeyboardInterrupt
+def test_the_rest():
+    pass
+"""
+
+
+def test_what_dies_too_often_is_told_and_how(start):
+    with start({"test_a": DEATHS, "test_b": FILE}) as run:
         said, _ = run.communicate(timeout=LIMIT)
     assert "3 failed, 9 passed" in said and run.returncode == 1
     assert "not run, since workers died 3 times: 1 tests" in said
+    assert "test_killed ended: killed by SIGKILL\n" in said
+    assert "test_ended ended: status 3\n" in said
+    assert "test_interrupted ended: Traceback" in said and "\nKeyboardInterrupt\n" in said
+
+
+EVERYTHING = """
+import pytest, sys, warnings
+
+class Mine(UserWarning):
+    pass
+
+@pytest.fixture
+def broken():
+    raise ValueError("at first")
+
+@pytest.fixture
+def broken_at_last():
+    yield
+    raise ValueError("at last")
+
+def test_passes(record_property):
+    record_property("what", Mine)
+
+def test_fails():
+    print("printed")
+    assert 1 == 2
+
+def test_has_no_fixture(broken): pass
+def test_fails_at_last(broken_at_last): pass
+def test_warns():
+    warnings.warn("old", DeprecationWarning)
+    class Local(UserWarning): pass
+    warnings.warn("of a class that others lack", Local)
+@pytest.mark.parametrize("n", [1, 1])
+def test_twice(n): pass
+@pytest.mark.xfail
+def test_may_fail(): assert 0
+@pytest.mark.xfail(strict=True)
+def test_must_fail(): pass
+"""
+
+
+def test_workers_tell_what_one_process_tells(start, tmp_path):
+    told = []
+    for workers in ("--workers=0", "--workers=2"):
+        with start({"test_a": EVERYTHING}, workers, "--junitxml=x.xml", "-rA") as run:
+            said, _ = run.communicate(timeout=LIMIT)
+        xml = (tmp_path / "x.xml").read_text(encoding="utf-8")
+        varying = r'time="[\d.]+"|timestamp="[^"]+"|(test_a.py )?[.FEx]{9,}|in [\d.]+s|=+'
+        told.append([re.sub(varying, "", text).split() for text in (said, xml)])
+        assert run.returncode == 1
+    assert told[0] == told[1]
+
+
+def test_parts_of_a_test_fail(start):
+    text = """
+def test_parts(subtests):
+    for n in range(2):
+        with subtests.test(n=n):
+            assert n
+"""
+    with start({"test_a": text}) as run:
+        said, _ = run.communicate(timeout=LIMIT)
+    assert "SUBFAILED" in said and run.returncode == 1
+
+
+def test_a_test_may_end_the_run(start):
+    text = "import pytest\ndef test_it():\n    pytest.exit('enough', returncode=7)\n"
+    with start({"test_a": text, "test_b": FILE}) as run:
+        said, _ = run.communicate(timeout=LIMIT)
+    assert "Exit: enough !" in said and run.returncode == 7
+
+
+def test_a_fork_that_comes_back_from_a_test_is_ended(start, tmp_path):
+    text = f"{FILE}\n@pytest.fixture(autouse=True)\ndef down():\n    yield\n" + (
+        "    open(f'down.{os.getpid()}', 'w').close()\n\ndef test_0():\n    os.fork()\n"
+    )
+    files = {"test_a": text, "test_broken": "import nothing_of_this_name"}
+    with start(files, "--continue-on-collection-errors") as run:
+        said, _ = run.communicate(timeout=LIMIT)
+    assert "10 passed, 1 error" in said
+    assert "a fork that test_a.py::test_0 made came back: ended" in said
+    assert len(list(tmp_path.glob("down.*"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "status"),
+    [("--pdb", "", 4), ("--trace", "", 4), ("-q", "breakpoint()", 1), ("--workers=-1", "", 4)],
+    ids=["pdb", "trace", "breakpoint", "negative"],
+)
+def test_what_workers_cannot_do_is_refused_in_a_sentence(start, option, text, status):
+    with start({"test_a": f"def test_it():\n    {text or 'pass'}\n"}, option) as run:
+        said, _ = run.communicate(timeout=LIMIT)
+    assert run.returncode == status
+    assert "no terminal for a debugger: run" in said or "name a number of processes" in said
+
+
+def test_a_second_interrupt_ends_workers_that_do_not_hear_the_first(start, tmp_path):
+    for name in ("began", "heard"):
+        os.mkfifo(tmp_path / name)
+    text = """
+import os, signal
+
+def say(name):
+    with open(name, "w") as file:
+        print(os.getpid(), file=file)
+
+def test_it():
+    signal.signal(signal.SIGINT, lambda *_: say("heard"))
+    say("began")
+    while True:
+        signal.pause()
+"""
+    with start({"test_a": text}) as run:
+        worker = psutil.Process(int((tmp_path / "began").read_text(encoding="ascii")))
+        run.send_signal(signal.SIGINT)
+        (tmp_path / "heard").read_text(encoding="ascii")
+        run.send_signal(signal.SIGINT)
+        run.communicate(timeout=LIMIT)
+    assert worker.wait(LIMIT) is None
 
 
 def test_a_run_ends_with_the_failures_that_it_may_have(start):
@@ -136,6 +269,7 @@ import os, signal, pytest
 def made():
     yield
     open("taken_down", "w").close()
+    raise ValueError("of what the interrupt left half done")
 
 def test_it(made):
     with open("began", "w") as file:
@@ -146,8 +280,8 @@ def test_it(made):
         with open(tmp_path / "began", encoding="ascii") as file:
             worker = int(file.read())
         run.send_signal(signal.SIGINT)
-        run.communicate(timeout=LIMIT)
-    assert run.returncode == pytest.ExitCode.INTERRUPTED
+        said, _ = run.communicate(timeout=LIMIT)
+    assert run.returncode == pytest.ExitCode.INTERRUPTED and "Traceback" not in said
     assert (tmp_path / "taken_down").exists() and not psutil.pid_exists(worker)
 
 

@@ -27,14 +27,18 @@ def start(act: Callable[[], object]) -> int:
     reader, writer = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of forks where threads run
+        # An interrupt here would take the child out of this function.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         pid = os.fork()
     if pid:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         os.close(writer)
         os.read(reader, 1)  # its session is there: whoever kills its group kills all of it
         os.close(reader)
         return pid
     status = 1
     try:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         os.setsid()
         os.write(writer, b".")
         os.close(reader)

@@ -13,14 +13,17 @@ import selectors
 import signal
 import tempfile
 import threading
-from collections.abc import Iterator
+import traceback
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from _pytest.runner import runtestprotocol
 
 from tests.support import forks
 
@@ -28,6 +31,9 @@ from tests.support import forks
 # that of our commands, which a fork makes anew. (So does OpenBLAS, whose are named as the process.)
 _DISPENSABLE = {"jemalloc_bg_thd", "polars-ooc-clea", "agent-exec"}
 RESTARTS = 2  # of the workers, for what is left where one died
+_NO_DEBUGGER = (
+    "workers have no terminal for a debugger: run .venv/bin/python -m pytest without --workers"
+)
 PATIENCE = 10  # seconds that workers have to end in, after their last test or an interrupt
 
 
@@ -40,13 +46,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
     """Run the tests in workers, if there are to be any."""
     option = session.config.option
-    if not option.workers or option.collectonly or session.testsfailed:
+    failed = session.testsfailed and not option.continue_on_collection_errors
+    if not option.workers or option.collectonly or failed:
         return None  # pytest's own loop knows what to do
     if threads := _threads():
         raise pytest.UsageError(f"workers would lack what modules started: {', '.join(threads)}")
     session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined] # one for all
     reporter: Any = session.config.pluginmanager.get_plugin("terminalreporter")
-    reporter.showfspath = False  # tests of several files end by turns
+    if reporter:
+        reporter.showfspath = False  # tests of several files end by turns
     left = dict(enumerate(session.items))
     for _ in range(1 + RESTARTS):
         if left:
@@ -55,6 +63,19 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
         session.shouldfail = f"not run, since workers died {1 + RESTARTS} times: {len(left)} tests"
         raise session.Failed(session.shouldfail)
     return True
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse what workers cannot do.
+
+    Raises:
+        pytest.UsageError: an option asks for it.
+    """
+    option = config.option
+    if option.workers < 0:
+        raise pytest.UsageError(f"--workers={option.workers}: name a number of processes, or 0")
+    if option.workers and (option.usepdb or option.trace):
+        raise pytest.UsageError(_NO_DEBUGGER)
 
 
 def _threads() -> list[str]:
@@ -81,7 +102,7 @@ class _Run:
         self._left = left
         self._current: dict[Connection, int | None] = {}  # the test that each worker runs
         self._ready = selectors.DefaultSelector()
-        self._processes: list[psutil.Process] = []
+        self._processes: dict[Connection, psutil.Process] = {}
 
     def until_all_have_ended(self) -> None:
         """Start workers, and report the tests that they have run.
@@ -89,19 +110,27 @@ class _Run:
         Raises:
             pytest.Session.Failed: as many tests failed as may.
             pytest.Session.Interrupted: a plugin ends the run.
+            pytest.exit.Exception: a test ends the run.
         """
+        processes = self._processes.values()
         try:
             self._start()
             while self._current:
                 for key, _ in self._ready.select():
                     self._receive(key.fileobj)
         except BaseException:
-            for process in self._processes:
+            for receiver in self._current:
+                receiver.close()  # else a worker might wait for a reader
+            for process in processes:
                 process.send_signal(signal.SIGINT)
             raise
         finally:
-            for process in psutil.wait_procs(self._processes, timeout=PATIENCE)[1]:
-                os.killpg(process.pid, signal.SIGKILL)
+            try:
+                psutil.wait_procs(processes, timeout=PATIENCE)
+            finally:  # also after a second interrupt
+                for process in filter(psutil.Process.is_running, processes):
+                    with suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)
 
     def _start(self) -> None:
         shares = self._shares()
@@ -111,9 +140,11 @@ class _Run:
             worker = _Worker(
                 self._session, name, (shares[each] for each in _taken(queue, writer)), sender
             )
-            self._processes.append(psutil.Process(forks.start(worker.run)))
-            sender.close()
             self._current[receiver] = None
+            self._processes[receiver] = psutil.Process(
+                forks.start(partial(worker.run, self._current))
+            )
+            sender.close()
             self._ready.register(receiver, selectors.EVENT_READ)
         # All that there is to do, two bytes each: whoever reads two has taken a share. Only now,
         # when an interrupt would reach each worker.
@@ -141,22 +172,31 @@ class _Run:
         """Report a test that has run, or whose worker has died."""
         done = self._current[worker]
         try:
-            reports, following = worker.recv()
+            told, following, end = worker.recv()
         except (EOFError, OSError):  # between two messages, or within one
-            reports, following = [] if done is None else [_death(self._left[done])], None
+            told, following, end = [], None, _status(self._processes[worker])
+        if isinstance(end, BaseException):
+            raise end
+        if end and done is not None:
+            told = [_death(self._left[done], end)]
         self._current[worker] = following
         if following is None:  # it has only to end
             self._ready.unregister(worker)
             del self._current[worker]
         if done is not None:
-            self._report(self._left.pop(done), reports)
+            self._report(self._left.pop(done), told)
 
-    def _report(self, item: pytest.Item, reports: list[dict[str, Any]]) -> None:
-        test = {name: reports[0][name] for name in ("nodeid", "location")}
+    def _report(self, item: pytest.Item, told: list[dict[str, Any]]) -> None:
+        test = {"nodeid": item.nodeid, "location": item.location}
         self._hook.pytest_runtest_logstart(**test)
-        for data in reports:
-            report = self._hook.pytest_report_from_serializable(config=item.config, data=data)
-            self._hook.pytest_runtest_logreport(report=report)
+        for data in told:
+            if "warning" in data:
+                warning = _warning(*data.pop("warning"))
+                arguments = {**data, "warning_message": warning, "location": None}
+                self._hook.pytest_warning_recorded.call_historic(kwargs=arguments)
+            else:
+                report = self._hook.pytest_report_from_serializable(config=item.config, data=data)
+                self._hook.pytest_runtest_logreport(report=report)
         self._hook.pytest_runtest_logfinish(**test)
         if self._session.shouldfail:
             raise self._session.Failed(self._session.shouldfail)
@@ -164,11 +204,29 @@ class _Run:
             raise self._session.Interrupted(self._session.shouldstop)
 
 
-def _death(item: pytest.Item) -> dict[str, Any]:
+def _warning(text: str, name: str, filename: str, line: int) -> warnings.WarningMessage:
+    category = type(name, (Warning,), {})
+    return warnings.WarningMessage(text, category, filename, line)
+
+
+def _status(process: psutil.Process) -> str:
+    """Return how a worker has ended that did not tell it."""
+    try:
+        status = process.wait(PATIENCE)
+    except psutil.TimeoutExpired:
+        return "its pipe is closed"
+    return f"status {status}" if status >= 0 else f"killed by {signal.Signals(-status).name}"
+
+
+def _death(item: pytest.Item, end: str) -> dict[str, Any]:
     """Return the report of a test whose worker ended."""
-    text = f"the process that ran {item.nodeid} ended"
+    text = f"the process that ran {item.nodeid} ended: {end}"
     report = pytest.TestReport(item.nodeid, item.location, {}, "failed", text, "call")
-    return item.config.hook.pytest_report_to_serializable(config=item.config, report=report)
+    return _data(item.config, report)
+
+
+def _data(config: pytest.Config, report: pytest.TestReport) -> Any:
+    return config.hook.pytest_report_to_serializable(config=config, report=report)
 
 
 def _taken(queue: int, writer: int) -> Iterator[int]:
@@ -192,53 +250,100 @@ def _print_apart(capture: Any) -> None:
 class _Worker:
     """Runs shares of the tests, and tells after each test what came of it and which is next.
 
+    It is the worker's reporter, in place of the one that writes to the terminal.
+
     Args:
         session: what has collected the tests.
         name: the worker's number.
         shares: the numbers of the tests, taken when they are needed.
-        sender: takes a test's reports and the number of the next test.
+        sender: takes what is told of a test, the number of the next one, and why the worker ends.
     """
 
     def __init__(
         self, session: pytest.Session, name: int, shares: Iterator[list[int]], sender: Connection
     ) -> None:
         self._session = session
+        self._config = session.config
         self._name = name
         self._numbers = itertools.chain.from_iterable(shares)
         self._sender = sender
+        self._told: list[dict[str, Any]] = []
 
-    def run(self) -> None:
-        """Run tests until none is left; then end what their fixtures and modules have started."""
+    def run(self, receivers: Iterable[Connection]) -> None:
+        """Run tests until none is left; then end what their fixtures and modules have started.
+
+        Args:
+            receivers: what only the process that reads from the workers keeps.
+        """
         os.environ["TEST_WORKER"] = str(self._name)
+        for each in receivers:
+            each.close()
         # Else what a test forks would hide that its worker has died.
         os.register_at_fork(after_in_child=self._sender.close)
-        plugins = self._session.config.pluginmanager
-        plugins.register(self)
-        _print_apart(plugins.get_plugin("capturemanager"))
+        self._pid = os.getpid()
+        plugins = self._config.pluginmanager
+        self._capture: Any = plugins.get_plugin("capturemanager")
+        reporter: Any = plugins.get_plugin("terminalreporter")
+        if reporter:
+            self._tw = reporter._tw  # for plugins that write to the terminal
+            plugins.unregister(reporter)
+        plugins.register(self, "terminalreporter" if reporter else None)
+        _print_apart(self._capture)
         try:
             self._run_all()
-        except KeyboardInterrupt:
-            pass
+        except pytest.exit.Exception as end:
+            self._tell(end=end)
+        except BaseException:
+            with suppress(OSError):  # nobody listens any more
+                self._tell(end=traceback.format_exc(limit=-3))
         finally:
-            self._session._setupstate.teardown_exact(None)
+            # Something only after an interrupt, when what fails says nothing.
+            with suppress(BaseException):
+                self._session._setupstate.teardown_exact(None)
             threading._shutdown()  # type: ignore[attr-defined]
             atexit._run_exitfuncs()
 
     def _run_all(self) -> None:
         items = self._session.items
-        run = self._session.config.hook.pytest_runtest_protocol
+        run = self._config.hook.pytest_runtest_protocol
         for this, following in itertools.pairwise(itertools.chain([None], self._numbers, [None])):
-            nextitem = None if following is None else items[following]
-            reports = [] if this is None else run(item=items[this], nextitem=nextitem)
-            self._sender.send((reports, following))
+            if this is not None:
+                run(item=items[this], nextitem=None if following is None else items[following])
+            if self._session.shouldfail or self._session.shouldstop:
+                following = None
+            self._tell(following)
+            if following is None:
+                break
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(
-        self, item: pytest.Item, nextitem: pytest.Item | None
-    ) -> list[dict[str, Any]]:
-        """Run a test in pytest's place, within all that plugins do around one; return its reports
-        as data.
-        """
-        to_data = item.config.hook.pytest_report_to_serializable
-        reports = runtestprotocol(item, log=False, nextitem=nextitem)
-        return [to_data(config=item.config, report=report) for report in reports]
+    def _tell(self, following: int | None = None, end: pytest.exit.Exception | str = "") -> None:
+        self._sender.send((self._told, following, end))
+        self._told.clear()
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
+        """End a fork that comes back from the test that made it."""
+        try:
+            return (yield)
+        finally:
+            if os.getpid() != self._pid:
+                with self._capture.global_and_fixture_disabled():
+                    os.write(1, f"\na fork that {item.nodeid} made came back: ended\n".encode())
+                os._exit(1)
+
+    def pytest_enter_pdb(self) -> None:
+        """Say what a test that calls `breakpoint` lacks here."""
+        pytest.fail(_NO_DEBUGGER)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep a report, as data."""
+        # Any objects, of which only the text is used.
+        report.user_properties = [(name, str(value)) for name, value in report.user_properties]
+        self._told.append(_data(self._config, report))
+
+    def pytest_warning_recorded(
+        self, warning_message: warnings.WarningMessage, when: str, nodeid: str
+    ) -> None:
+        """Keep a warning's text; its class may be one that only this worker has."""
+        of = warning_message
+        text = (str(of.message), of.category.__name__, of.filename, of.lineno)
+        self._told.append({"warning": text, "when": when, "nodeid": nodeid})
