@@ -29,7 +29,7 @@ Made = TypeVar("Made")
 ASKING_FAILED = (RequestFailed, ServerLost)
 
 _LIMIT = 600.0  # seconds of a request; the limit of its question is always shorter
-_PUSHED_LIMIT = 10.0  # seconds to wait for diagnostics of a server that only pushes them
+_PUSHED_LIMIT = 30.0  # seconds to wait for diagnostics of a server that only pushes them
 _SCAN_LIMIT = 20.0  # seconds to wait until a server has found the files of the project
 _RESCAN_LIMIT = 5.0  # seconds, after files came or went; not every such file is one of the project
 # Seconds without a change and without news, after which those of no version count as the last.

@@ -13,6 +13,7 @@ from agent_magics.rows.engines.partitions import Partitions
 from tests.support.models.row_server import RowServer
 from tests.support.rows.clusters import cluster, mortal_workers
 from tests.support.rows.watchers import When, wait_until
+from tests.support.turns import PATIENCE
 
 MODEL = "gpt-4o-mini"
 PARTS = 6
@@ -131,7 +132,9 @@ def test_what_cannot_be_read_is_one_sentence(client):
         mapped(agent, frame, client)
 
 
-def test_stop_leaves_the_rest_unasked(client):
+def test_stop_leaves_the_rest_unasked(client, monkeypatch):
+    monkeypatch.setattr("agent_magics.rows.job.GRACE", PATIENCE)
+
     def stop(job):
         agent.session.engine.post(job.stop)
         server.answer_more()

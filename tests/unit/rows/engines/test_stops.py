@@ -9,6 +9,7 @@ import pytest
 from agent_magics import Agent
 from tests.support.models.row_server import RowServer
 from tests.support.rows.watchers import When, wait_until
+from tests.support.turns import PATIENCE
 
 pytestmark = pytest.mark.soak
 AT_ONCE, ROWS = 100, [f"row {number}" for number in range(3000)]
@@ -21,8 +22,11 @@ def engine(kind, client):
 
 
 @pytest.mark.parametrize("kind", ["here", "pool", "dask"])
-def test_a_stop_sends_nothing_more(kind, client):
+def test_a_stop_sends_nothing_more(kind, client, monkeypatch):
     """The server holds its answers, so that no place is free at the moment of the stop."""
+    monkeypatch.setattr(
+        "agent_magics.rows.job.GRACE", PATIENCE
+    )  # a machine that is busy answers late
     sent = []
 
     def stop(job):
