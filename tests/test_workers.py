@@ -253,8 +253,9 @@ def test_it():
     assert worker.wait(LIMIT) is None
 
 
-def test_a_run_ends_with_the_failures_that_it_may_have(start):
-    failing = f"{FILE}\ndef test_failure():\n    assert 0\n"
+@pytest.mark.parametrize("failure", ["assert 0", "os._exit(0)"], ids=["failure", "death"])
+def test_a_run_ends_with_the_failures_that_it_may_have(start, failure):
+    failing = f"{FILE}\ndef test_failure():\n    {failure}\n"
     with start({"test_a": failing, "test_b": FILE}, "-x") as run:
         said, _ = run.communicate(timeout=LIMIT)
     assert "1 failed" in said and "stopping after 1 failures" in said

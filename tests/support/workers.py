@@ -122,7 +122,8 @@ class _Run:
             for receiver in self._current:
                 receiver.close()  # else a worker might wait for a reader
             for process in processes:
-                process.send_signal(signal.SIGINT)
+                with suppress(psutil.NoSuchProcess):
+                    process.send_signal(signal.SIGINT)
             raise
         finally:
             try:
