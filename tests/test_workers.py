@@ -283,6 +283,7 @@ def test_it(made):
         run.send_signal(signal.SIGINT)
         said, _ = run.communicate(timeout=LIMIT)
     assert run.returncode == pytest.ExitCode.INTERRUPTED and "Traceback" not in said
+    assert "while these ran:\n  test_a.py::test_it !" in said
     assert (tmp_path / "taken_down").exists() and not psutil.pid_exists(worker)
 
 

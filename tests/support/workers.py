@@ -111,6 +111,7 @@ class _Run:
             pytest.Session.Failed: as many tests failed as may.
             pytest.Session.Interrupted: a plugin ends the run.
             pytest.exit.Exception: a test ends the run.
+            KeyboardInterrupt: with the tests that ran when somebody interrupted the run.
         """
         processes = self._processes.values()
         try:
@@ -118,12 +119,16 @@ class _Run:
             while self._current:
                 for key, _ in self._ready.select():
                     self._receive(key.fileobj)
-        except BaseException:
+        except BaseException as error:
             for receiver in self._current:
                 receiver.close()  # else a worker might wait for a reader
             for process in processes:
                 with suppress(psutil.NoSuchProcess):
                     process.send_signal(signal.SIGINT)
+            if isinstance(error, KeyboardInterrupt):
+                current = [each for each in self._current.values() if each is not None]
+                names = (self._left[each].nodeid for each in current)
+                raise KeyboardInterrupt("\n  ".join(["while these ran:", *names])) from None
             raise
         finally:
             try:
