@@ -77,7 +77,7 @@ test-long: $(VENV)/test.stamp labextension kernels $(SERVERS)  ## Run what is lo
 
 .PHONY: test-changed
 test-changed: $(VENV)/test.stamp labextension  ## Run the tests of what has changed since main.
-	@tests=$$($(BIN)/python make/changed.py); [ -z "$$tests" ] || exec $(PYTEST) $(PYTEST_ARGS) $$tests
+	@tests=$$($(BIN)/python make/changed.py) || exit; [ -z "$$tests" ] || exec $(PYTEST) $(PYTEST_ARGS) $$tests
 
 .PHONY: pytest
 pytest: $(VENV)/test.stamp labextension  ## Run the tests that PYTEST_ARGS names.
