@@ -185,6 +185,23 @@ def test_what_was_said_to_be_written_is_there_after_kill_9(tmp_path):
         assert count > told[-1]
 
 
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_a_stop_while_it_closes_loses_nothing_and_leaves_nothing(steps):
+    async def run():
+        store = AnswerStore(None)
+        written = asyncio.ensure_future(keep(store, b"1"))
+        await asyncio.sleep(0)
+        closing = asyncio.create_task(store.close())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        return written.done() and await written, store.path.parent.exists()
+
+    assert asyncio.run(run()) == ([None], False)
+
+
 def test_a_full_disk_is_told_and_loses_nothing(tmp_path):
     async def run():
         kept = AnswerStore(tmp_path / "a.sqlite")
