@@ -11,13 +11,20 @@ from typing import Any
 
 import pytest
 
-from tests.support.kernels.cells import AGENTS, HISTORY_IS_VALID, SLOW_MODEL, scripted
+from tests.support.kernels.cells import (
+    AGENTS,
+    HISTORY_IS_VALID,
+    SLOW_MODEL,
+    WAITS_IN_C,
+    scripted,
+)
 from tests.support.kernels.driver import ITEM, Kernel, Outcome
 
-TOOLS = '''
-import asyncio, sys, time
+TOOLS = f'''{WAITS_IN_C}
+import asyncio, sys
+from functools import partial
 
-cell = sys.stdout  # live code prints into its call; this tells the test at once
+tell = partial(print, file=sys.stdout)  # at once; live code prints into its call
 
 @tool
 async def waits() -> str:
@@ -35,8 +42,7 @@ def counts() -> str:
 @tool
 def sleeps() -> str:
     """Sleep in C."""
-    print("at work", flush=True)
-    time.sleep(3600)
+    wait_in_c()
 '''
 
 
@@ -67,13 +73,10 @@ PLACES = {
     "sync tool": Place("Call('counts')", _printed("at work")),
     "sync tool in C": Place("Call('sleeps')", _printed("at work")),
     "live code": Place(
-        "Call('python', {'code': 'print(\"at work\", file=cell, flush=True)\\nwhile True: pass'})",
+        "Call('python', {'code': 'tell(\"at work\", flush=True)\\nwhile True: pass'})",
         _printed("at work"),
     ),
-    "live code in C": Place(
-        "Call('python', {'code': 'print(\"at work\", file=cell, flush=True)\\ntime.sleep(3600)'})",
-        _printed("at work"),
-    ),
+    "live code in C": Place("Call('python', {'code': 'wait_in_c(tell)'})", _printed("at work")),
     "two calls": Place("[Call('sleeps'), Call('counts')]", _printed("at work"), calls=2),
     "input()": Place("Call('python', {'code': '1'})", _asked, options=""),
     "input() in live code": Place("Call('python', {'code': 'input()'})", _asked),
@@ -179,12 +182,15 @@ def test_an_interrupt_stops_run_all(kernel: Kernel) -> None:
     assert kernel.run(scripted("Call('sleeps')") + TOOLS).status == "ok"
     queued: list[str] = []
 
+    stop = Stopper(kernel, PLACES["sync tool in C"].sign)
+
     def act(message: dict[str, Any]) -> None:
-        if not queued and PLACES["sync tool in C"].sign(message):
+        if not queued:  # as the cell begins, so that the kernel has it long before it is stopped
             queued.append(kernel.client.execute("ran_on = True"))
-            kernel.interrupt()
+        stop(message)
 
     outcome = kernel.run("%%agent\nGo.\n", notebook=True, allow_stdin=True, on_message=act)
+    assert stop.pressed
     assert outcome.error == "KeyboardInterrupt"
     assert kernel.value("'ran_on' in globals()") == "False"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from tests.support.kernels.cells import AGENTS, outputs, scripted
+from tests.support.kernels.cells import AGENTS, WAITS_IN_C, outputs, scripted
 from tests.support.kernels.driver import Kernel, Outcome
 
 TOOLS = '''
@@ -196,17 +196,16 @@ def test_an_interrupt_ends_a_call_that_the_code_waits_for(kernel: Kernel, wrappe
     pressed = []
 
     def press(message: dict) -> None:
-        if "waiting now" in json.dumps(message["content"]) and not pressed:
+        if "at work" in json.dumps(message["content"]) and not pressed:
             pressed.append(True)
             kernel.interrupt()
 
     kernel.run(
+        f"{WAITS_IN_C}\n"
         "@tool(mutating=False)\n"
         "def waits() -> None:\n"
         '    """Wait for ever."""\n'
-        "    import threading, sys\n"
-        "    print('waiting now', flush=True)\n"
-        "    threading.Event().wait()\n"
+        "    wait_in_c()\n"
     )
     code = "try:\n    waits()\nexcept Exception:\n    pass\nafterwards = 1"
     calls = f"Call('python', {{'code': {code!r}}})"

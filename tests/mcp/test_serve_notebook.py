@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.kernels.cells import WAITS_IN_C
 from tests.support.kernels.driver import Kernel
 from tests.support.mcp.client import connected, text_of
 
@@ -191,10 +192,10 @@ def test_tools_that_a_cell_defines_are_served_after_it(kernel: Kernel, program: 
 def test_the_list_answers_while_a_cell_blocks_the_kernel(kernel: Kernel, program: Program) -> None:
     """A client that connects then is not kept waiting; only its calls are."""
     listed = program.do(lambda client: client.list_tools())
-    code = "import threading; threading.Event().wait()"
+    code = f"{WAITS_IN_C}\nwait_in_c()"
 
     def interrupt(message: dict[str, Any]) -> None:
-        if message["content"].get("execution_state") == "busy":
+        if "at work" in message["content"].get("text", ""):
             listed.result(LIMIT)
             kernel.interrupt()
 

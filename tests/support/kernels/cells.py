@@ -29,6 +29,25 @@ async def waits() -> str:
     await asyncio.Event().wait()
 """
 
+# A wait in C that an interrupt ends, also one that arrives as it begins: Python looks for signals,
+# then makes the system call, and what comes between them would not end `time.sleep`.
+WAITS_IN_C = """
+def wait_in_c(says=print):
+    import os, select, signal
+
+    ends, begins = os.pipe()
+    os.set_blocking(begins, False)
+    signal.set_wakeup_fd(begins)
+    try:
+        says("at work", flush=True)
+        while True:
+            select.select([ends], [], [])
+    finally:
+        signal.set_wakeup_fd(-1)
+        os.close(ends)
+        os.close(begins)
+"""
+
 # A tool that waits until a cell opens its gate.
 GATE = '''
 import asyncio
