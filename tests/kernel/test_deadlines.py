@@ -66,8 +66,12 @@ def told(kernel: Kernel, call: str, *, wrapper: str = "") -> str:
 )
 def test_live_code_is_stopped_and_its_output_kept(kernel: Kernel, case: str, wrapper: str) -> None:
     code = f"print('begun')\n{CODE[case]}\n"
-    said = told(kernel, f"Call('python', {{'code': {code!r}, 'timeout_ms': 700}})", wrapper=wrapper)
-    assert said.startswith("begun\nStopped: it took longer than 0.7 s (timeout_ms)."), said
+    for seconds in (0.7, 10):  # a busy machine may not have begun it by then
+        call = f"Call('python', {{'code': {code!r}, 'timeout_ms': {seconds * 1000:.0f}}})"
+        said = told(kernel, call, wrapper=wrapper)
+        if said.startswith("begun\n"):
+            break
+    assert said.startswith(f"begun\nStopped: it took longer than {seconds} s (timeout_ms)."), said
 
 
 @pytest.mark.parametrize("wrapper", ["", "%%time\n"], ids=["awaiting", "blocking"])
@@ -110,5 +114,6 @@ def test_the_time_is_counted_while_code_runs(kernel: Kernel) -> None:
     cell = "%%agent --approval never\nGo.\n"
     outcome = kernel.run(cell, notebook=True, allow_stdin=True, on_message=look)
     kernel.run("attempt.COUNT_INTERVAL = 10")
-    assert f"{code} (1 s of 2.5 s)" in titles
+    # At the second look, where the machine was too busy for the first.
+    assert {f"{code} ({seconds} s of 2.5 s)" for seconds in (1, 2)} & set(titles)
     assert outcome.tool("python")["title"] == code
