@@ -46,13 +46,17 @@ def start_program(channel: socket.socket, parent: int) -> NoReturn:
     stage, request = "launcher", None
     try:
         linux.die_with_parent(parent, signal.SIGKILL)
+        # Ahead of the request. A session of its own: Jupyter interrupts with killpg, and a terminal
+        # needs a session's leader. Where the system schedules sessions as groups, a new one waits
+        # for its turn.
+        os.setsid()
+        _reset_signals()
         data, (folder, *streams) = receive_message(channel)
         request = decode_request(data)
         stage = "confine"
         prepared = confine.prepare(request.confinement) if request.confinement else None
         stage = "launcher"
         _take_streams(streams, request.tty)
-        _reset_signals()
         linux.close_on_exec(3)
         stage = "cwd"
         os.fchdir(folder)
@@ -74,8 +78,6 @@ def start_program(channel: socket.socket, parent: int) -> NoReturn:
 
 
 def _take_streams(streams: list[int], tty: bool) -> None:
-    # A session of its own: Jupyter interrupts with killpg, and a terminal needs a session's leader.
-    os.setsid()
     for number, fd in enumerate(streams):
         os.dup2(fd, number)
     if tty:
