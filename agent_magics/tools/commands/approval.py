@@ -231,7 +231,7 @@ class _Assessment:
         self, kind: ActionKind, reason: str, *, leaves: bool = False, lasting: bool = True
     ) -> Action:
         is_default = self._confined and not leaves and kind not in _OWN_QUESTIONS
-        may_last = is_default or self._is_bound or kind is ActionKind.COMMAND_SAFE
+        may_last = is_default or kind is ActionKind.COMMAND_SAFE or self._is_bound
         if lasting and not may_last:
             lasting, reason = False, f"{reason} ({NOT_BOUND})"
         return Action(

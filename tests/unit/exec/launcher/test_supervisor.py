@@ -368,10 +368,10 @@ def test_interrupt_reaches_the_foreground(launcher, confinement, tty):
     ("word", "number"),
     [(INTERRUPT, signal.SIGINT), (TERMINATE, signal.SIGTERM), (KILL, signal.SIGKILL)],
 )
-def test_a_word_that_comes_before_the_start_counts(launcher, word, number):
+def test_a_word_that_comes_before_the_start_counts(launcher, confinement, word, number):
     # Nothing waits for Started: often enough the word is there before the program runs.
-    for _ in range(20):
-        command = launcher.spawn(["sleep", "1000"], grace=20.0)
+    for _ in range(7):
+        command = launcher.spawn(["sleep", "1000"], grace=20.0, confinement=confinement)
         command.say(word)
         command.finish()
         if isinstance(command.replies[-1], Ended):
