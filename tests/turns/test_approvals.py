@@ -497,7 +497,7 @@ def test_more_paths_to_write_are_named_and_nothing_else_is_opened(with_sandbox, 
     person = Person("approve")
     (outside / "a").mkdir()
     agent = agent_with(person, policy="on-request")
-    script = f"touch {outside}/a/made; touch {outside}/other"
+    script = f"touch '{outside}/a/made'; touch '{outside}/other'"
     arguments = escalated("bash", "-c", script, permissions={"write": [str(outside / "a")]})
     agent.call_sync("shell", arguments)
     assert person.asked[0].reason == f"asks to write {outside}/a: it must be"
@@ -539,7 +539,7 @@ def test_a_program_of_the_workspace_never_leaves_by_a_rule(
 ):
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
     rules(rule("command", ["mkdir"], "allow", sandbox="bypass"))
-    write_program(tmp_path / "bin/mkdir", f"touch {outside}/evil {tmp_path}/ran")
+    write_program(tmp_path / "bin/mkdir", f"touch '{outside}/evil' '{tmp_path}/ran'")
     person = Person("deny")
     agent_with(person, policy="on-request").call_sync("shell", {"command": ["mkdir", "x"]})
     assert (tmp_path / "ran").exists()
@@ -601,7 +601,7 @@ def test_what_git_is_told_to_run_can_write_nothing_when_nobody_is_asked(with_san
         subprocess.run([*git, *command], check=True, timeout=20)
     (tmp_path / "x").write_text("two\n", encoding="utf-8")
     for name in ("core.fsmonitor", "diff.odd.textconv", "core.pager", "diff.external"):
-        subprocess.run([*git, "config", name, f"touch {evil}; true"], check=True, timeout=20)
+        subprocess.run([*git, "config", name, f"touch '{evil}'; true"], check=True, timeout=20)
     person = Person("deny")
     agent = agent_with(person)
     for words in (["status"], ["diff", "--", "x"], ["log", "-p", "--", "x"], ["show", "HEAD:x"]):

@@ -52,7 +52,9 @@ def project(tmp_path):
 
 def write(project, word):
     for name in ("x.sh", "run", "sub/y.sh"):
-        (project / name).write_text(f"#!/bin/sh\necho {word} >> {project}/said\n", encoding="utf-8")
+        (project / name).write_text(
+            f"#!/bin/sh\necho {word} >> '{project}/said'\n", encoding="utf-8"
+        )
         (project / name).chmod(0o755)
     text = f"open({str(project / 'said')!r}, 'a').write('{word}')\n"
     for name in ("p.py", "pkg/__init__.py", "pkg/__main__.py", "pkg/p.py", "conftest.py"):
@@ -104,7 +106,7 @@ def test_the_same_holds_for_every_way_to_more_rights(project, kind, monkeypatch,
     permissions = {"network": "require_network", "write": {"write": [str(outside)]}}
     arguments = escalated("bash x.sh", permissions.get(kind, "use_default"))
     if kind == "repeat":
-        (project / "x.sh").write_text(f"touch {outside}/made\n", encoding="utf-8")
+        (project / "x.sh").write_text(f"touch '{outside}/made'\n", encoding="utf-8")
     agent = agent_with(
         lambda question: asked.append(question) or "approve_for_session",
         cwd=project,

@@ -1,6 +1,7 @@
 """Running real commands: output, deadlines, and that nothing stays behind."""
 
 import os
+import shlex
 import subprocess
 import sys
 import threading
@@ -110,7 +111,7 @@ def test_the_order_of_the_two_streams_is_kept(tmp_path):
         if closed:
             closed.pop(0).write_text("go\n", encoding="utf-8")
 
-    first, second = gates
+    first, second = (shlex.quote(str(gate)) for gate in gates)
     script = f"echo one; read x < {first}; echo two >&2; read x < {second}; echo three; echo last"
     result = followed(["sh", "-c", script], go_on)
     assert result.output == "one\ntwo\nthree\nlast\n"
@@ -246,7 +247,7 @@ def test_what_it_leaves_in_the_background_ends_with_it_and_is_counted():
 
 
 def test_a_background_child_that_floods_the_output_does_not_hold_the_call(tmp_path):
-    result = sh(f"yes & echo $! > {tmp_path}/pid")
+    result = sh(f"yes & echo $! > {shlex.quote(str(tmp_path))}/pid")
     assert result.leftovers == 1 and result.exit_code == 0
     assert not is_alive(int((tmp_path / "pid").read_text(encoding="utf-8")))
 

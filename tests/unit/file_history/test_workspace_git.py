@@ -65,7 +65,7 @@ def test_what_was_there_comes_out_of_gits_objects(root, packed, monkeypatch):
         (root / "a").write_text("new")
         (root / "b").write_text("new")
         (root / "d/c").unlink()
-        (root / "ü").chmod(0o600)
+        (root / "ü").chmod(0o700)
 
     was = {"a": b"a\n" * 3, "b": b"edited by the person", "d/c": b"d/c\n" * 3}
     assert _change(root, change) == {**was, "ü": "ü\n".encode() * 3}

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import signal
 import sys
 import threading
@@ -206,7 +207,7 @@ def test_people_see_each_word_once_first_of_the_call_and_then_of_the_session(ctx
 
 
 def test_a_terminal_can_be_typed_to(ctx):
-    python = f"{sys.executable} -q -i"
+    python = f"{shlex.quote(sys.executable)} -q -i"
     session_id, said = start(ctx, python, tty=True)
     if ">>>" not in said:
         read_until(ctx, session_id, ">>>")
