@@ -75,7 +75,7 @@ def test_a_second_interrupt_ends_what_does_not_hear_the_first():
 
 
 def test_when_it_is_killed_the_command_is_interrupted():
-    watched = start("trap 'exit 0' INT; echo $$; while :; do sleep 300 & wait; done")
+    watched = start("echo $$; exec sleep 300")
     command = psutil.Process(int(watched.stdout.readline()))
     watched.kill()
     watched.communicate(timeout=LIMIT)
