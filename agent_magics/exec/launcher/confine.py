@@ -78,19 +78,17 @@ def _discard(prepared: Prepared) -> None:
         os.close(prepared.ruleset)
 
 
-def enter(
-    prepared: Prepared, request: SpawnRequest, cwd_fd: int, *, in_namespaces: bool = False
-) -> int:
+def enter(prepared: Prepared, request: SpawnRequest, cwd_fd: int) -> int:
     """Confine this process irrevocably; to be called between fork and exec.
 
-    In tier 2 it returns in another process, as `namespaces.enter_ahead` does, where that was not
-    called before.
+    In tier 2 it returns in another process: a grandchild of the calling process, inside the
+    namespaces. The calling process stays behind, ignores signals, and ends as the command does.
+    Process group and session are the caller's.
 
     Args:
         prepared: from `prepare`.
         request: what will be run; `cwd` is how tier 2 names the folder.
         cwd_fd: the folder; it becomes the current one.
-        in_namespaces: whether `namespaces.enter_ahead` was called.
 
     Returns:
         The descriptor for a `SeccompNotifier` in the supervisor.
@@ -98,8 +96,6 @@ def enter(
     Raises:
         OSError: it could not be confined: nothing may be run.
     """
-    if prepared.confinement.tier == 2 and not in_namespaces:
-        namespaces.enter_ahead()
     # The supervisor, of which this is a fork, is not traceable; the command must be, by the
     # supervisor.
     prctl(PR_SET_DUMPABLE, 1)

@@ -14,7 +14,6 @@ import warnings  # noqa: F401 - os.execvpe imports it, and nothing may be import
 from typing import NoReturn
 
 from agent_magics.exec.launcher import confine, linux
-from agent_magics.exec.launcher.rules import namespaces
 from agent_magics.exec.launcher.wire import (
     Failed,
     SpawnRequest,
@@ -36,23 +35,17 @@ _IGNORED = {signal.SIGINT} | {
 _NOT_RUN = 127  # as in a shell for a command that cannot be run; not used
 
 
-def start_program(channel: socket.socket, parent: int, in_namespaces: bool) -> NoReturn:
+def start_program(channel: socket.socket, parent: int) -> NoReturn:
     """Wait for a request on `channel`, and turn this process into its program.
 
     Args:
         channel: socket to the supervisor, on which a request comes, with the descriptors of the
             folder, stdin, stdout and stderr.
         parent: process id of the supervisor.
-        in_namespaces: whether it will be a request of tier 2, for which new namespaces are entered
-            ahead.
     """
     stage, request = "launcher", None
     try:
         linux.die_with_parent(parent, signal.SIGKILL)
-        if in_namespaces:
-            stage = "confine"
-            namespaces.enter_ahead()
-            stage = "launcher"
         # Ahead of the request. A session of its own: Jupyter interrupts with killpg, and a terminal
         # needs a session's leader. Where the system schedules sessions as groups, a new one waits
         # for its turn.
@@ -68,7 +61,7 @@ def start_program(channel: socket.socket, parent: int, in_namespaces: bool) -> N
         stage = "cwd"
         os.fchdir(folder)
         stage = "confine"
-        _confine(prepared, request, folder, channel, in_namespaces)
+        _confine(prepared, request, folder, channel)
         stage = "launcher"
         # Last, because a limit on processes or memory could make the steps above fail.
         _set_limits(request.limits)
@@ -99,16 +92,12 @@ def _reset_signals() -> None:
 
 
 def _confine(
-    prepared: confine.Prepared | None,
-    request: SpawnRequest,
-    folder: int,
-    channel: socket.socket,
-    in_namespaces: bool,
+    prepared: confine.Prepared | None, request: SpawnRequest, folder: int, channel: socket.socket
 ) -> None:
     if prepared is None or request.confinement is None:
         channel.sendall(READY)
         return
-    listener = confine.enter(prepared, request, folder, in_namespaces=in_namespaces)
+    listener = confine.enter(prepared, request, folder)
     confine.give_listener(channel, READY, listener, request.confinement.network)
 
 

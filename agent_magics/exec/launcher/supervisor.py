@@ -38,7 +38,6 @@ from agent_magics.exec.launcher.wire import (
     Started,
     decode_request,
     encode_reply,
-    has_namespaces,
     receive_message,
     send_message,
 )
@@ -46,17 +45,15 @@ from agent_magics.exec.launcher.wire import (
 _MOST_REFUSED = 20  # limit in an Ended message
 _LAST_MOMENT = 0.1  # seconds for processes that outlive the main process
 _READ_SIZE = 4096
-_PROCESSES_AROUND = 2  # in tier 2, the command's parents below this one (`enter_ahead`)
 _COUNTS_EVERY = 1.0  # seconds between counts, where the number of processes is limited
 
 
-def supervise(requests: socket.socket, life: int, namespaces: bool) -> NoReturn:
+def supervise(requests: socket.socket, life: int) -> NoReturn:
     """Run one command to its end, then end this process, with status 0 if no process is left.
 
     Args:
         requests: socket to the launcher, on which it sends one request.
         life: a pipe that closes when the launcher is gone.
-        namespaces: whether it will be a request of tier 2.
     """
     status = 1
     try:
@@ -65,7 +62,7 @@ def supervise(requests: socket.socket, life: int, namespaces: bool) -> NoReturn:
         wakeup = wake_on_child()
         command = None
         with suppress(OSError):  # no process is left: tried again when there is a request
-            command = _fork_command(namespaces)
+            command = _fork_command()
         data, fds = receive_message(requests)
         requests.close()
         supervisor = _start(data, fds, command, life, wakeup) if data else None
@@ -76,14 +73,14 @@ def supervise(requests: socket.socket, life: int, namespaces: bool) -> NoReturn:
         os._exit(status)
 
 
-def _fork_command(namespaces: bool) -> tuple[int, socket.socket]:
+def _fork_command() -> tuple[int, socket.socket]:
     """Fork the process that a request turns into a command; return its id and a socket to it."""
     ours, theirs = socket.socketpair()
     own_pid = os.getpid()
     pid = os.fork()
     if pid == 0:
         ours.close()
-        start_program(theirs, own_pid, namespaces)
+        start_program(theirs, own_pid)
     theirs.close()
     return pid, ours
 
@@ -103,10 +100,9 @@ def _start(
     """
     control = socket.socket(fileno=fds[0])
     try:
-        main, channel = command or _fork_command(has_namespaces(data))
-        with suppress(OSError):  # it has ended, and perhaps said why
-            # The command's process decodes it meanwhile; it ends with this one.
-            send_message(channel, data, fds[1:])
+        main, channel = command or _fork_command()
+        # The command's process decodes it meanwhile; it ends with this one.
+        send_message(channel, data, fds[1:])
         request = decode_request(data)
     except Exception as error:
         send_message(control, encode_reply(failure_of("launcher", error)))
@@ -273,14 +269,7 @@ class _Supervisor:
             self._interrupt_at_start = True
             return
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(foreground_group(self._leader()), signal.SIGINT)
-
-    def _leader(self) -> int:
-        """Return the process that leads the command's session."""
-        confinement, tree = self._request.confinement, self._tree()
-        if confinement is None or confinement.tier < 2 or len(tree) <= _PROCESSES_AROUND:
-            return self._main
-        return tree[_PROCESSES_AROUND]
+            os.killpg(foreground_group(self._main), signal.SIGINT)
 
     def _terminate(self) -> None:
         tree = self._tree()

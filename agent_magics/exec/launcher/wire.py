@@ -112,15 +112,9 @@ _REPLIES = {kind.__name__: kind for kind in (Started, Failed, Ended)}
 
 
 def encode_request(request: SpawnRequest) -> bytes:
-    """Encode `request`: the digit of its tier, 0 for an unconfined one, and JSON text."""
-    tier = request.confinement.tier if request.confinement else 0
+    """Encode `request` as JSON text."""
     # Surrogates (undecodable bytes of file names) survive as escapes.
-    return f"{tier}{json.dumps(request, default=_fields_of)}".encode("ascii")
-
-
-def has_namespaces(data: bytes) -> bool:
-    """Tell whether an encoded request is of tier 2, without decoding it."""
-    return data.startswith(b"2")
+    return json.dumps(request, default=_fields_of).encode("ascii")
 
 
 def _fields_of(message: Any) -> dict[str, Any]:
@@ -130,7 +124,7 @@ def _fields_of(message: Any) -> dict[str, Any]:
 
 def decode_request(data: bytes) -> SpawnRequest:
     """Decode a request encoded by `encode_request`."""
-    fields: dict[str, Any] = json.loads(data[1:])
+    fields: dict[str, Any] = json.loads(data)
     confinement = fields["confinement"]
     if confinement is not None:
         tuples: dict[str, Any] = {

@@ -11,8 +11,7 @@ descriptors control, folder, stdin, stdout, stderr; everything more about a comm
 control socket. {"probe": true} is answered here, {"probe": {…}}.
 
 A supervisor serves one command. One is forked ahead, and waits: a fork, and the memory that it then
-copies, take longer than all else at a command's start. After a command in tier 2 another one waits
-for such a command, whose process stands in new namespaces already.
+copies, take longer than all else at a command's start.
 
 Who ends whom. A supervisor ends its command and all that descends from it. The launcher ends what a
 killed supervisor leaves, and everything when the kernel is gone. Before it serves, it forks: the
@@ -39,7 +38,6 @@ from agent_magics.exec.launcher.tree import descendants, kill_tree, reap, wait_f
 from agent_magics.exec.launcher.wire import (
     decode_request,
     encode_reply,
-    has_namespaces,
     receive_message,
     send_message,
 )
@@ -123,8 +121,7 @@ class _Zygote:
         self._kernel = kernel
         self._kernel_pid = kernel_pid
         self._supervisors: set[int] = set()
-        # To the supervisors that wait for the next command: of tier 2 (True), of another (False).
-        self._waiting: dict[bool, socket.socket] = {}
+        self._waiting: socket.socket | None = None  # to the supervisor of the next command
         self._last_request: bytes | None = b""  # None where the next command is prepared for
         self._orphans = False  # some could not be killed yet
         self._wakeup = wake_on_child()
@@ -157,11 +154,8 @@ class _Zygote:
     def let_go(self) -> None:
         """Signal the supervisors to end, by closing their pipe."""
         os.close(self._life_writer)
-        self._leave_waiting()
-
-    def _leave_waiting(self) -> None:
-        for waiting in self._waiting.values():
-            waiting.close()
+        if self._waiting is not None:
+            self._waiting.close()
 
     def _patience(self) -> int | None:
         if self._last_request is not None:
@@ -221,32 +215,27 @@ class _Zygote:
     def _hand_over(self, data: bytes, fds: list[int]) -> None:
         """Send a request to the supervisor that waits, or to a new one."""
         self._last_request = data
-        waiting = self._waiting.pop(has_namespaces(data), None)
+        waiting, self._waiting = self._waiting, None
         if waiting is not None:
             with waiting, suppress(OSError):  # it was killed
                 send_message(waiting, data, fds)
                 return
-        with self._fork_supervisor(has_namespaces(data)) as supervisor:
+        with self._fork_supervisor() as supervisor:
             send_message(supervisor, data, fds)
 
     def _prepare_next(self) -> None:
         """Have a supervisor wait for a command, which is likely confined like the last one."""
         data, self._last_request = self._last_request, None
-        if data is None or has_namespaces(data) in self._waiting:
+        if data is None or self._waiting is not None:
             return
         with suppress(Exception):  # the next command will meet it too, and report it
             confinement = decode_request(data).confinement if data else None
             if confinement is not None:
                 confine.prepare(confinement)
-            namespaces = has_namespaces(data)
-            self._waiting[namespaces] = self._fork_supervisor(namespaces)
+            self._waiting = self._fork_supervisor()
 
-    def _fork_supervisor(self, namespaces: bool) -> socket.socket:
-        """Fork a supervisor; return the socket on which it waits for a request.
-
-        Args:
-            namespaces: whether it will be a request of tier 2.
-        """
+    def _fork_supervisor(self) -> socket.socket:
+        """Fork a supervisor; return the socket on which it waits for a request."""
         ours, theirs = socket.socketpair()
         ours.settimeout(_STALL)  # somebody may have stopped it
         with theirs:
@@ -257,16 +246,15 @@ class _Zygote:
                 raise
             if pid == 0:
                 ours.close()
-                self._become_supervisor(theirs, namespaces)
+                self._become_supervisor(theirs)
         self._supervisors.add(pid)
         return ours
 
-    def _become_supervisor(self, requests: socket.socket, namespaces: bool) -> NoReturn:
+    def _become_supervisor(self, requests: socket.socket) -> NoReturn:
         self._kernel.close()  # else the kernel process would not see that the launcher is gone
-        self._leave_waiting()  # nor would they
         for fd in {self._wakeup, self._life_writer} | self._ends:
             os.close(fd)
-        supervise(requests, self._life, namespaces)
+        supervise(requests, self._life)
 
 
 def _peer_of(connection: socket.socket) -> int:

@@ -55,33 +55,8 @@ def _step(name: str) -> Iterator[None]:
         raise OSError(error.errno, f"{name}: {os.strerror(error.errno or 0)}") from error
 
 
-def enter_ahead() -> None:
-    """Move into new namespaces of users, processes and System V objects; returns in a grandchild of
-    this process.
-
-    Nothing is in them, so that they may be entered before a command is known; its mounts may not,
-    since it must see none of an earlier moment. The calling process stays behind, ignores signals,
-    and ends as the grandchild does. Process group and session are the caller's.
-
-    Raises:
-        OSError: a step failed, which is named.
-    """
-    parent = os.getppid()
-    user, group = os.geteuid(), os.getegid()
-    with _step("unshare"):
-        syscall(number_of("unshare"), _NEWUSER | _NEWIPC | _NEWPID)
-    prctl(linux.PR_SET_DUMPABLE, 1)  # reset by the new credentials
-    with _step("the map of users"):
-        _write("/proc/self/setgroups", "deny")
-        _write("/proc/self/uid_map", f"{user} {user} 1")
-        _write("/proc/self/gid_map", f"{group} {group} 1")
-    linux.forbid_inspection()
-    die_with_parent(parent, signal.SIGKILL)  # reset by the new credentials
-    _fork_twice()
-
-
 def enter(confinement: Confinement, folder: str, folder_fd: int) -> None:
-    """Give this process mounts of its own, and without network an empty network.
+    """Move into new namespaces; returns in a grandchild of this process.
 
     Args:
         confinement: of tier 2.
@@ -91,13 +66,24 @@ def enter(confinement: Confinement, folder: str, folder_fd: int) -> None:
     Raises:
         OSError: a step failed, which is named; or the folder is another one (ESTALE).
     """
+    parent = os.getppid()
     wanted = os.fstat(folder_fd)
-    with _step("unshare"):
-        syscall(number_of("unshare"), _NEWNS | (0 if confinement.network else _NEWNET))
+    _leave_namespaces(confinement.network)
+    die_with_parent(parent, signal.SIGKILL)  # reset by the new credentials
     _arrange_mounts(confinement)
-    with _step("a new /proc"):
-        _mount("proc", "/proc", "proc", _NOSUID | _NODEV | _NOEXEC)
-    _enter_folder(folder, wanted)
+    _start_command(folder, wanted)
+
+
+def _leave_namespaces(network: bool) -> None:
+    user, group = os.geteuid(), os.getegid()
+    with _step("unshare"):
+        flags = _NEWUSER | _NEWNS | _NEWIPC | _NEWPID | (0 if network else _NEWNET)
+        syscall(number_of("unshare"), flags)
+    prctl(linux.PR_SET_DUMPABLE, 1)  # reset by the new credentials
+    with _step("the map of users"):
+        _write("/proc/self/setgroups", "deny")
+        _write("/proc/self/uid_map", f"{user} {user} 1")
+        _write("/proc/self/gid_map", f"{group} {group} 1")
 
 
 def _write(path: str, text: str) -> None:
@@ -250,7 +236,7 @@ def _mount(
 _OUTCOME = struct.Struct("=i?")  # the command's wait status; whether no other process is left
 
 
-def _fork_twice() -> None:
+def _start_command(folder: str, wanted: os.stat_result) -> None:
     """Fork the first process of the new pid namespace, and from it the one that returns.
 
     A namespace's first process ignores signals without a handler, Ctrl-C too, so it is not the
@@ -267,6 +253,9 @@ def _fork_twice() -> None:
     os.close(reader)
     prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
     _check_reader(writer)
+    with _step("a new /proc"):
+        _mount("proc", "/proc", "proc", _NOSUID | _NODEV | _NOEXEC)
+    _enter_folder(folder, wanted)
     command = os.fork()
     if command:
         _tend(command, writer)
@@ -296,6 +285,7 @@ def _enter_folder(folder: str, wanted: os.stat_result) -> None:
 def _tend(command: int, writer: int) -> NoReturn:
     """Run as the namespace's first process: reap orphans, report how the command ended, end."""
     _close_all_but(writer)
+    linux.forbid_inspection()
     give_up_privileges()
     pid, status = os.wait()
     while pid != command:

@@ -12,12 +12,7 @@ from pathlib import Path
 import pytest
 
 from agent_magics.exec.launcher import linux
-from agent_magics.exec.launcher.wire import (
-    Confinement,
-    Ended,
-    receive_message,
-    send_message,
-)
+from agent_magics.exec.launcher.wire import Ended, receive_message, send_message
 from tests.support.needs import not_tested
 from tests.support.sandbox.launcher_client import (
     LauncherClient,
@@ -28,7 +23,6 @@ from tests.support.sandbox.launcher_client import (
 )
 
 WAITING = 2  # processes that wait for the next command: its supervisor, and what becomes it
-WAITING_IN_TIER_2 = 4  # besides, the two around that: see `namespaces.enter_ahead`
 
 
 def open_descriptors(pid: int) -> list[str]:
@@ -212,38 +206,6 @@ def test_who_waits_serves_the_next_command_and_no_other():
         assert [int(status_of(command.pid, "PPid")), command.pid] == waiting
         assert launcher.run(["true"]).pid not in waiting
         command.close()
-
-
-@pytest.mark.needs("tier 2")
-def test_in_tier_2_others_wait_who_stand_in_namespaces(tmp_path):
-    confinement = Confinement(2, (str(tmp_path),))
-    with LauncherClient() as launcher:
-        plain = waiting_for(launcher)
-        launcher.run(["true"], confinement=confinement)
-        wait_until(lambda: len(family_of(launcher.pid)) == 1 + WAITING + WAITING_IN_TIER_2)
-        waiting = [pid for pid in family_of(launcher.pid)[1:] if pid not in plain]
-        namespaces = [os.readlink(f"/proc/{waiting[-1]}/ns/{kind}") for kind in ("user", "pid")]
-        command = launcher.spawn(["sleep", "1000"], confinement=confinement)
-        assert family_of(command.pid) == waiting[1:]
-        assert namespaces == [
-            os.readlink(f"/proc/{waiting[-1]}/ns/{kind}") for kind in ("user", "pid")
-        ]
-        assert launcher.run(["true"]).pid == plain[1]
-        command.close()
-        wait_until(lambda: len(family_of(launcher.pid)) == 1 + WAITING + WAITING_IN_TIER_2)
-
-
-@pytest.mark.needs("tier 2")
-def test_who_waits_in_tier_2_is_held_from_what_was_made_meanwhile(tmp_path):
-    confinement = Confinement(2, (str(tmp_path),), hidden=(str(tmp_path / "later"),))
-    with LauncherClient() as launcher:
-        waiting_for(launcher)
-        launcher.run(["true"], confinement=confinement)
-        wait_until(lambda: len(family_of(launcher.pid)) == 1 + WAITING + WAITING_IN_TIER_2)
-        (tmp_path / "later").write_text("secret", encoding="utf-8")
-        (tmp_path / "seen").write_text("seen", encoding="utf-8")
-        shown = launcher.run(["cat", "seen", "later"], cwd=str(tmp_path), confinement=confinement)
-        assert shown.output.startswith(b"seen") and b"secret" not in shown.output
 
 
 @pytest.mark.parametrize("which", ["supervisor", "command"])
