@@ -13,7 +13,7 @@ import select
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from contextlib import suppress
 from typing import NoReturn
 
@@ -143,6 +143,7 @@ class _Supervisor:
         self._start_words = b""  # bytes received on it
         self._started = False
         self._interrupt_at_start = False
+        self._terminated = set[int]()  # who was there when it was to end before its start
         self._notifier: SeccompNotifier | None = None
         self._kill_at: float | None = None  # end of the grace period, on the monotonic clock
         self._leftovers = 0
@@ -261,6 +262,8 @@ class _Supervisor:
             self._tell(Started(self._main))
             if self._interrupt_at_start:
                 self._interrupt()
+            if self._terminated:  # in tier 2 the command may have been forked after that
+                self._terminate(but=self._terminated)
         else:
             self._tell(Failed("launcher", errno.ECANCELED, "killed before its program was started"))
 
@@ -271,8 +274,10 @@ class _Supervisor:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(foreground_group(self._main), signal.SIGINT)
 
-    def _terminate(self) -> None:
-        tree = self._tree()
+    def _terminate(self, but: Container[int] = ()) -> None:
+        tree = [pid for pid in self._tree() if pid not in but]
+        if self._start_channel is not None:
+            self._terminated.update(tree)
         send_signal(tree, signal.SIGTERM)
         send_signal(tree, signal.SIGCONT)  # a stopped process could not handle it
         if self._kill_at is None:
