@@ -114,7 +114,8 @@ def _kill(chosen: Callable[[], list[psutil.Process]]) -> None:
 
 def _tracks(process: psutil.Process) -> bool:
     with suppress(psutil.Error):
-        return "resource_tracker" in " ".join(process.cmdline())
+        words = process.cmdline()  # none within `exec`, of which this may be seen
+        return not words or "resource_tracker" in " ".join(words)
     return False
 
 

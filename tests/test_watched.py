@@ -74,7 +74,8 @@ def test_a_second_interrupt_ends_what_does_not_hear_the_first():
     assert not psutil.pid_exists(orphan)
 
 
-def test_when_it_is_killed_the_command_is_interrupted():
+def test_when_it_is_killed_the_command_is_interrupted(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # where its folder stays
     watched = start("echo $$; exec sleep 300")
     command = psutil.Process(int(watched.stdout.readline()))
     watched.kill()
