@@ -7,7 +7,7 @@ import asyncio
 import queue
 import threading
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import AsyncExitStack
 from typing import Any, TypeAlias
@@ -48,6 +48,23 @@ UNDER_NEVER = "under approval='never' nobody is asked"
 NOBODY = "nobody can be asked here"
 
 
+async def _to_its_end(close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Close something; raise a cancellation that comes meanwhile after that.
+
+    Else a stopped map would lose answers that are paid for, and leave connections and files.
+    """
+    closing = asyncio.create_task(close())
+    stop: asyncio.CancelledError | None = None
+    while not closing.done():
+        try:
+            await asyncio.wait([closing])
+        except asyncio.CancelledError as error:
+            stop = error
+    closing.result()
+    if stop is not None:
+        raise stop
+
+
 class RowMapping:
     """One call of `Agent.map`.
 
@@ -75,9 +92,9 @@ class RowMapping:
             open_ones.enter_context(collects_seldom())
             sink = await asyncio.to_thread(self._sink)  # a URL may take a while
             asker = await self._asker()
-            open_ones.push_async_callback(asker.close)
+            open_ones.push_async_callback(_to_its_end, asker.close)
             store = AnswerStore(planned.cache, plan.terms.model)
-            open_ones.push_async_callback(store.close)
+            open_ones.push_async_callback(_to_its_end, store.close)
             job = Job(plan, asker, store, sink, ask)
             if planned.partitions is not None:
                 assert isinstance(asker, Coordinator)  # its workers hold the partitions
@@ -85,7 +102,7 @@ class RowMapping:
                 job.connect(planned.partitions, asker)
             if self._options.get("batch"):
                 api = await open_api(self._asking.settings)
-                open_ones.push_async_callback(api.close)
+                open_ones.push_async_callback(_to_its_end, api.close)
                 ledger = await asyncio.to_thread(Ledger, store.path)
                 job = BatchJob(plan, asker, store, sink, ask)
                 job.connect(api, ledger)

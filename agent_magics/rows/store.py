@@ -175,18 +175,9 @@ class AnswerStore:
         self._more.set()
 
     async def close(self) -> None:
-        """Write the rest, and close the file; a cancellation meanwhile is raised after that."""
+        """Write the rest, and close the file."""
         self._is_closing = True
         self._more.set()
-        closing = asyncio.create_task(self._close())
-        try:
-            await asyncio.wait([closing])
-        except asyncio.CancelledError:  # the map is stopped, and its answers are paid for
-            await asyncio.wait([closing])
-            raise
-        closing.result()
-
-    async def _close(self) -> None:
         await self._writing
         try:
             await self._run(self._reader.close)

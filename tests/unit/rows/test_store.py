@@ -15,12 +15,14 @@ from hypothesis import strategies as st
 
 from agent_magics.protocol.errors import FatalError
 from agent_magics.rows import store
+from agent_magics.rows.mapping import _to_its_end
 from agent_magics.rows.runs import Runs
 from agent_magics.rows.store import AnswerFile, AnswerReader, AnswerStore, Stored
 
 WRITER = """
 import asyncio, sys
 from pathlib import Path
+from agent_magics.rows.mapping import _to_its_end
 from agent_magics.rows.store import AnswerStore, Stored
 
 async def main():
@@ -186,15 +188,16 @@ def test_what_was_said_to_be_written_is_there_after_kill_9(tmp_path):
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3])
-def test_a_stop_while_it_closes_loses_nothing_and_leaves_nothing(steps):
+def test_a_stop_while_a_map_closes_loses_no_answer_and_leaves_no_file(steps):
     async def run():
         store = AnswerStore(None)
         written = asyncio.ensure_future(keep(store, b"1"))
         await asyncio.sleep(0)
-        closing = asyncio.create_task(store.close())
-        for _ in range(steps):
-            await asyncio.sleep(0)
-        closing.cancel()
+        closing = asyncio.create_task(_to_its_end(store.close))
+        for _ in range(2):
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            closing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await closing
         return written.done() and await written, store.path.parent.exists()
