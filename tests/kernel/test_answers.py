@@ -1,6 +1,7 @@
 """A question finds its way to the person, or is answered by policy; one door at a time."""
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 import ipykernel
@@ -371,7 +372,8 @@ def test_a_page_that_draws_nothing_is_asked_by_input(kernel: Kernel) -> None:
     def watch(message: dict[str, Any]) -> None:
         page(message)
         if page.drawn or message["msg_type"] == "input_request":
-            times.append((message["msg_type"], message["header"]["date"]))
+            date = str(message["header"]["date"])  # text where a server of Jupyter was imported
+            times.append((message["msg_type"], datetime.fromisoformat(date)))
 
     outcome = kernel.run(AGENT, answers=["y", "y"], on_message=watch, **NOTEBOOK)
     assert outcome.status == "ok"
