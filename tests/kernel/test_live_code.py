@@ -263,8 +263,9 @@ def test_a_late_thread_does_not_break_the_next_cell(kernel: Kernel) -> None:
         "late = threading.Thread(target=lambda: (go.wait(10), print('late', file=kept_stream)))\n"
         "late.start()"
     )
-    _run(kernel, code)
-    assert kernel.run("go.set(); late.join(); print('fine')").text.strip().endswith("fine")
+    told = _run(kernel, code).told
+    following = kernel.run("go.set(); late.join(); print('fine')").text
+    assert following.strip().endswith("fine"), told
 
 
 @pytest.mark.parametrize("notebook", [False, True], ids=["nobody", "notebook"])
