@@ -102,9 +102,9 @@ def test_an_interrupt_while_its_folder_is_removed_does_not_keep_it(tmp_path):
 
 
 SEMAPHORE = """
-import multiprocessing, signal
+import multiprocessing, os, signal
 semaphore = multiprocessing.get_context("spawn").Semaphore()
-signal.signal(signal.SIGINT, lambda *_: print("heard", flush=True))
+signal.signal(signal.SIGINT, lambda *_: os.write(1, b"heard\\n"))  # also within print
 print(semaphore._semlock.name, flush=True)
 while True:
     signal.pause()
