@@ -112,13 +112,18 @@ class Transport:
         bare, query = split_query(self.address)
         return URL(bare + path).with_user(None).with_query(query)
 
-    async def post(self, url: "URL", body: bytes) -> Reply:
+    async def post(self, url: "URL", body: bytes, *, again: bool = False) -> Reply:
         """Send a body and return the answer.
+
+        Args:
+            again: whether to send it again over another connection where one that was kept open
+                breaks. The server may have acted on it, so not what begins something (RFC 9110,
+                9.2.2).
 
         Raises:
             Fault: there is none.
         """
-        return await self._send("POST", url, body=body)
+        return await self._send("POST", url, body=body, again=again)
 
     async def stream(self, url: "URL", body: bytes) -> Streamed | Reply:
         """Send a body and return the answer when its headers have arrived, one with an error status
@@ -135,7 +140,9 @@ class Transport:
         longest = self.timeout + CONNECT_TIMEOUT
         try:
             async with asyncio.timeout(longest):
-                response = await self._open("POST", url, body, headers=headers, timeout=limits)
+                response = await self._open(
+                    "POST", url, body, again=True, headers=headers, timeout=limits
+                )
         except TimeoutError:
             raise silent(self.address, self.timeout) from None
         if _is_success(response.status):
@@ -181,7 +188,13 @@ class Transport:
                 return Reply(response.status, response.headers, content)
 
     async def _open(
-        self, method: str, url: "URL", body: bytes | None = None, **options: Any
+        self,
+        method: str,
+        url: "URL",
+        body: bytes | None = None,
+        *,
+        again: bool = False,
+        **options: Any,
     ) -> "aiohttp.ClientResponse":
         """Send a request and return the answer, of which the headers have arrived."""
         import aiohttp  # noqa: PLC0415 - imported by `load_aiohttp`
@@ -191,7 +204,7 @@ class Transport:
             if body is None:
                 response = await self._session.request(method, url, **options)
             else:
-                response = await self._post(url, body, options)
+                response = await self._post(url, body, again, options)
         except (
             aiohttp.ClientConnectorError,
             aiohttp.ConnectionTimeoutError,
@@ -206,10 +219,9 @@ class Transport:
         return response
 
     async def _post(
-        self, url: "URL", body: bytes, options: Mapping[str, Any]
+        self, url: "URL", body: bytes, again: bool, options: Mapping[str, Any]
     ) -> "aiohttp.ClientResponse":
-        """Send a body; again, up to a new connection, where one that was kept open breaks before an
-        answer.
+        """Send a body; if `again`, once more for each kept connection that breaks before an answer.
 
         A server may close a kept connection at any time (RFC 9112, 9.5), so also just before a
         request reaches it.
@@ -224,7 +236,7 @@ class Transport:
             try:
                 return await sending
             except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
-                if not kept:
+                if not (again and kept):
                     raise
 
     @contextmanager
@@ -280,7 +292,7 @@ def _payload(body: bytes) -> bytes | io.BytesIO:
     return body if len(body) <= _LARGE else _Whole(body)
 
 
-def _watch() -> "aiohttp.TraceConfig":
+def _note_reuse() -> "aiohttp.TraceConfig":
     """Return what notes in a request's list that it is sent over a connection that was kept."""
     import aiohttp  # noqa: PLC0415 - imported by `load_aiohttp`
 
@@ -352,7 +364,7 @@ def open_transport(access: ServerAccess, key: str, longest: float) -> Transport:
         cookie_jar=aiohttp.DummyCookieJar(),
         proxy=proxy or None,
         auto_decompress=False,  # without a bound; see `_unpacked`
-        trace_configs=[_watch()],
+        trace_configs=[_note_reuse()],
     )
     transport = Transport(address, key, longest, headers, session)
     weakref.finalize(transport, _drop, session, asyncio.get_running_loop(), os.getpid())

@@ -286,7 +286,7 @@ class RowClient:
         await server.gate.enter(again=again)
         self._unsent.discard(task)
         try:
-            reply = await server.transport.post(server.url, body)
+            reply = await server.transport.post(server.url, body, again=True)
         except BaseException as error:
             server.gate.fail(is_busy=isinstance(error, Fault) and error.kind == "timed out")
             raise

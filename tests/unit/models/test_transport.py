@@ -226,6 +226,29 @@ def test_kept_connections_that_a_server_closes_as_a_request_comes_cost_no_try(si
     asyncio.run(with_raw(serve, play))
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_what_begins_something_is_sent_once_over_a_kept_connection_that_breaks(again):
+    asked = []
+
+    async def serve(reader, writer):
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        await reader.readexactly(2)
+        writer.write(chunked([b"answer"]))
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+
+    async def play(transport):
+        url = transport.url("/batches")
+        assert (await transport.post(url, b"{}", again=again)).content == b"answer"
+        if again:
+            assert (await transport.post(url, b"{}", again=True)).content == b"answer"
+        else:
+            with pytest.raises(Fault, match="Server disconnected"):
+                await transport.post(url, b"{}")
+
+    asyncio.run(with_raw(serve, play))
+    assert len(asked) == (3 if again else 2)
+
+
 def test_a_server_that_takes_requests_and_answers_none_gets_one_on_each_connection():
     asked = []
 
