@@ -41,7 +41,7 @@ def proxy_to(address: str) -> str:
 
 
 def usable_proxy(address: str) -> str:
-    """Do the same as `proxy_to`.
+    """Return the URL of the proxy to use for `address`, or "".
 
     Raises:
         FatalError: no request can be sent through it.

@@ -143,7 +143,7 @@ class _Supervisor:
         self._start_words = b""  # bytes received on it
         self._started = False
         self._interrupt_at_start = False
-        self._terminated = set[int]()  # who was there when it was to end before its start
+        self._told_to_end_early = set[int]()  # processes, before the program was started
         self._notifier: SeccompNotifier | None = None
         self._kill_at: float | None = None  # end of the grace period, on the monotonic clock
         self._leftovers = 0
@@ -262,8 +262,8 @@ class _Supervisor:
             self._tell(Started(self._main))
             if self._interrupt_at_start:
                 self._interrupt()
-            if self._terminated:  # in tier 2 the command may have been forked after that
-                self._terminate(but=self._terminated)
+            if self._told_to_end_early:  # in tier 2 the command may have been forked after that
+                self._terminate(but=self._told_to_end_early)
         else:
             self._tell(Failed("launcher", errno.ECANCELED, "killed before its program was started"))
 
@@ -277,7 +277,7 @@ class _Supervisor:
     def _terminate(self, but: Container[int] = ()) -> None:
         tree = [pid for pid in self._tree() if pid not in but]
         if self._start_channel is not None:
-            self._terminated.update(tree)
+            self._told_to_end_early.update(tree)
         send_signal(tree, signal.SIGTERM)
         send_signal(tree, signal.SIGCONT)  # a stopped process could not handle it
         if self._kill_at is None:
