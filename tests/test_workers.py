@@ -264,7 +264,7 @@ def test_a_run_ends_with_the_failures_that_it_may_have(start, failure):
 def test_an_interrupt_takes_down_what_fixtures_made(start, tmp_path):
     os.mkfifo(tmp_path / "began")
     text = """
-import os, signal, pytest
+import os, time, pytest
 
 @pytest.fixture(scope="session")
 def made():
@@ -275,11 +275,14 @@ def made():
 def test_it(made):
     with open("began", "w") as file:
         print(os.getpid(), file=file)
-    signal.pause()
+    while True:  # so that an interrupt just before a wait ends it, too
+        time.sleep(0.01)
 """
     with start({"test_a": text}) as run:
         with open(tmp_path / "began", encoding="ascii") as file:
             worker = int(file.read())
+        while psutil.Process(run.pid).status() != psutil.STATUS_SLEEPING:
+            pass  # it is reading which test the worker runs
         run.send_signal(signal.SIGINT)
         said, _ = run.communicate(timeout=LIMIT)
     assert run.returncode == pytest.ExitCode.INTERRUPTED and "Traceback" not in said

@@ -98,6 +98,9 @@ _UNCOUNT = """number => {
   const cells = window.jupyterapp.shell.currentWidget.content.widgets;
   cells.filter(cell => cell.model.type === 'code')[number].model.executionCount = null;
 }"""
+# The reply to an empty request, which may be that it was not run: an earlier one failed.
+_PASSED = """() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel
+  .requestExecute({code: '', silent: true}).done.then(() => null)"""
 # Which extensions the page was loaded without.
 _LACKED = """() => JSON.parse(document.getElementById('jupyter-config-data').textContent)
   .disabledExtensions"""
@@ -442,6 +445,10 @@ class NotebookPage:
         """Wait until a cell has its execution count."""
         prompt = self.cell(number).locator(".jp-InputPrompt")
         expect(prompt).to_have_text(re.compile(r"\[\d+\]:"))
+
+    def wait_until_passed(self) -> None:
+        """Wait until the kernel has done all that it was sent, also for cells that are gone."""
+        self.page.evaluate(_PASSED)
 
     def outputs(self, number: int) -> Locator:
         """Return the outputs of a cell."""

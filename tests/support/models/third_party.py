@@ -8,7 +8,7 @@ import queue
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.support import forks
@@ -75,8 +75,9 @@ def _read_until(process: subprocess.Popen, ready: str) -> tuple[list[str], str |
     lines: queue.Queue[str | None] = queue.Queue()
 
     def read() -> None:
-        for line in process.stdout:
-            lines.put(line)
+        with suppress(ValueError):  # closed by who has killed the server
+            for line in process.stdout:
+                lines.put(line)
         lines.put(None)
 
     threading.Thread(target=read, daemon=True).start()
