@@ -6,7 +6,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 from agent_magics.exec.process import Process
 from agent_magics.protocol.errors import clause
@@ -16,6 +16,7 @@ _LONGEST_LINE = 2_000  # characters of a line added by us
 _BACK_OFF = 0.2  # seconds before the first restart; each further one waits twice as long
 _MOST = 3  # unexpected ends within the time below; after one more there is no restart
 _WITHIN = 60.0  # seconds
+_MODES = ("wb", "rb", "rb")  # of the pipes to its stdin, from its stdout and its stderr
 
 
 class LogRing:
@@ -109,6 +110,36 @@ def _end_unwanted(starting: "asyncio.Future[Process]") -> None:
         process.kill(at_once=True)
         for descriptor in process.pipes:
             os.close(descriptor)
+
+
+Transports = tuple[asyncio.WriteTransport, asyncio.ReadTransport, asyncio.ReadTransport]
+
+
+async def connect_pipes(
+    process: Process,
+    stdin: asyncio.BaseProtocol,
+    stdout: asyncio.BaseProtocol,
+    stderr: asyncio.BaseProtocol,
+) -> Transports:
+    """Let protocols use a server's pipes; where this task is cancelled meanwhile, close those.
+
+    Returns:
+        The transports, in the same order.
+    """
+    loop = asyncio.get_running_loop()
+    with ExitStack() as failing:
+        files = [os.fdopen(pipe, mode, 0) for pipe, mode in zip(process.pipes, _MODES, strict=True)]
+        for file in files:
+            failing.callback(file.close)
+        # The transports are closed first: one that is still watched while its pipe is closed takes
+        # what comes through the next pipe of that number.
+        writing, _ = await loop.connect_write_pipe(lambda: stdin, files[0])
+        failing.callback(writing.close)
+        output, _ = await loop.connect_read_pipe(lambda: stdout, files[1])
+        failing.callback(output.close)
+        errors, _ = await loop.connect_read_pipe(lambda: stderr, files[2])
+        failing.pop_all()
+    return writing, output, errors
 
 
 def describe_exit(process: Process) -> str:

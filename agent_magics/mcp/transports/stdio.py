@@ -5,10 +5,9 @@ pipes are served here, on the event loop. It is not sandboxed: it is the person'
 """
 
 import asyncio
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from agent_magics.approval.commands.words import program_of
 from agent_magics.config_files.places import state_folder
 from agent_magics.exec.launcher_client import shared_launcher
 from agent_magics.exec.process import Process
-from agent_magics.exec.servers import LogRing, describe_exit, started
+from agent_magics.exec.servers import LogRing, connect_pipes, describe_exit, started
 from agent_magics.mcp.transports.asked import Unanswered
 from agent_magics.mcp.transports.incoming import Incoming, Noise
 from agent_magics.mcp.transports.outgoing import Outgoing
@@ -163,29 +162,21 @@ class StdioTransport:
         self._open: set[Any] = set()  # ids of open requests
         self._process = await started(self._start)
         try:
-            streams = await self._connect(*self._process.pipes)
+            streams = await self._connect()
         except BaseException:
             self._process.kill(at_once=True)
             raise
         self._process.on_end(self._on_end)
         return streams
 
-    async def _connect(self, stdin: int, stdout: int, stderr: int) -> "tuple[Incoming, Outgoing]":
-        files = [os.fdopen(stdout, "rb", 0), os.fdopen(stderr, "rb", 0), os.fdopen(stdin, "wb", 0)]
-        with ExitStack() as failing:
-            for file in files:
-                failing.callback(file.close)
-            unanswered = Unanswered(self._log)
-            incoming = Incoming(self._log, self._open, self._on_over, unanswered)
-            incoming.sift = self._sift
-            outgoing = Outgoing(self._open, unanswered)
-            noise = Noise(self._log)
-            await self._loop.connect_read_pipe(lambda: incoming, files[0])
-            await self._loop.connect_read_pipe(lambda: noise, files[1])
-            await self._loop.connect_write_pipe(lambda: outgoing, files[2])
-            failing.pop_all()
-        self._incoming, self._outgoing, self._noise = incoming, outgoing, noise
-        return incoming, outgoing
+    async def _connect(self) -> "tuple[Incoming, Outgoing]":
+        unanswered = Unanswered(self._log)
+        self._incoming = Incoming(self._log, self._open, self._on_over, unanswered)
+        self._incoming.sift = self._sift
+        self._outgoing = Outgoing(self._open, unanswered)
+        self._noise = Noise(self._log)
+        await connect_pipes(self._process, self._outgoing, self._incoming, self._noise)
+        return self._incoming, self._outgoing
 
     async def __aexit__(self, *_: object) -> None:
         """Stop it: close its input, then SIGTERM, then SIGKILL, each with a time limit."""

@@ -6,11 +6,10 @@ against its type, and only a few kinds of requests of a server are answered.
 
 import asyncio
 import logging
-import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from functools import cache, partial
 from typing import Any
 
@@ -21,7 +20,7 @@ from pygls.protocol import LanguageServerProtocol, default_converter
 
 from agent_magics._version import __version__
 from agent_magics.exec.process import Process
-from agent_magics.exec.servers import LogRing
+from agent_magics.exec.servers import LogRing, connect_pipes
 from agent_magics.files.plain_files import load_json
 from agent_magics.protocol.errors import typed_message
 from agent_magics.symbols.servers.framing import LONGEST_LINE, MessageTooLarge, id_in, read_messages
@@ -89,19 +88,10 @@ class Connection:
 
     async def open(self, process: Process) -> None:
         """Serve the pipes of a process from now on."""
-        loop = asyncio.get_running_loop()
-        stdin, stdout, stderr = process.pipes
-        files = [os.fdopen(stdout, "rb", 0), os.fdopen(stderr, "rb", 0), os.fdopen(stdin, "wb", 0)]
-        with ExitStack() as failing:
-            for file in files:
-                failing.callback(file.close)
-            readers = [asyncio.StreamReader(LONGEST_LINE) for _ in range(2)]
-            for reader, file in zip(readers, files[:2], strict=True):
-                protocol = partial(asyncio.StreamReaderProtocol, reader)
-                transport, _ = await loop.connect_read_pipe(protocol, file)
-                self._outputs.append(transport)
-            self._input, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, files[2])
-            failing.pop_all()
+        readers = [asyncio.StreamReader(LONGEST_LINE) for _ in range(2)]
+        self._input, *self._outputs = await connect_pipes(
+            process, asyncio.BaseProtocol(), *map(asyncio.StreamReaderProtocol, readers)
+        )
         self._protocol.set_writer(self)
         self._tasks = [
             asyncio.create_task(self._read(readers[0])),
