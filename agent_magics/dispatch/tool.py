@@ -256,8 +256,8 @@ def tool(fn: Any = None, **options: Any) -> Any:
 
 
 def _check_options(options: Mapping[str, Any]) -> None:
-    unknown = sorted(options.keys() - _TO_GIVE.keys())
-    if unknown:
+    if not options.keys() <= _TO_GIVE.keys():
+        unknown = sorted(options.keys() - _TO_GIVE.keys())
         public = (name for name in _TO_GIVE if name != "in_own_words")
         raise FatalError(f"@tool has no option {unknown[0]!r}; {meant(unknown[0], public)}")
     for name, value in options.items():

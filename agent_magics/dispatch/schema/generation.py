@@ -307,8 +307,10 @@ def _strict_obstacle(schema: Schema, path: str) -> str:
     """Return why strict mode cannot express `schema`, or ""."""
     here = path or "the arguments"
     kind = schema.get("type")
-    if not schema.keys() <= _KNOWN_KEYWORDS:
+    if not _KNOWN_KEYWORDS.issuperset(schema):
         return f"{here}: {min(schema.keys() - _KNOWN_KEYWORDS)} is not in the strict subset"
+    if kind in _LEAVES and "anyOf" not in schema and "$defs" not in schema:
+        return ""
     if kind is None and "anyOf" not in schema and "$ref" not in schema:
         mixed = "values of several types in one enum" if "enum" in schema else "any JSON value"
         return f"{here}: {mixed}"
@@ -318,8 +320,6 @@ def _strict_obstacle(schema: Schema, path: str) -> str:
         return f"{here}: an object with free keys"
     if kind == "array" and "items" not in schema:
         return f"{here}: an array of anything"
-    if kind in _LEAVES and "anyOf" not in schema and "$defs" not in schema:
-        return ""
     for inner, inner_path in _inner(schema, path):
         reason = _strict_obstacle(inner, inner_path)
         if reason:
