@@ -72,16 +72,7 @@ def derive_parameters(fn: Callable[..., Any]) -> tuple[Schema, bool, str]:
 def describe(fn: Callable[..., Any]) -> tuple[Any, Schema]:
     """Return pydantic's core schema of the arguments, and their JSON schema."""
     parameters = read_parameters(fn)
-    described = _describe_simple(parameters) or _describe_with_pydantic(fn, parameters)
-    core, schema = described
-    for parameter, (key, described_property) in zip(
-        [p for p in parameters if not p.is_rest], schema["properties"].items(), strict=True
-    ):
-        own = described_property.get("description", "")
-        if parameter.description and (not own or described_property.get("format") == HANDLE):
-            text = f"{parameter.description} ({own})" if own else parameter.description
-            schema["properties"][key] = {**described_property, "description": text}
-    return core, schema
+    return _describe_simple(parameters) or _describe_with_pydantic(fn, parameters)
 
 
 def _object_schema(
@@ -113,6 +104,8 @@ def _describe_simple(parameters: Sequence[Parameter]) -> tuple[Any, Schema] | No
             schema = {**schema, "default": parameter.default}
         else:
             return None
+        if parameter.description:
+            schema = {**schema, "description": parameter.description}
         arguments.append({"name": parameter.name, "mode": "keyword_only", "schema": core})
         properties[parameter.name] = schema
     core = {"type": "arguments", "arguments_schema": arguments}
@@ -134,11 +127,19 @@ def _describe_with_pydantic(
     fn: Callable[..., Any], parameters: Sequence[Parameter]
 ) -> tuple[Any, Schema]:
     try:
-        return _generate(parameters)
+        core, schema = _generate(parameters)
     except Exception:  # any failure is reported below, by parameter
         for parameter in parameters:
             _check_parameter(fn, parameter)
         raise
+    for parameter, (key, described) in zip(
+        [p for p in parameters if not p.is_rest], schema["properties"].items(), strict=True
+    ):
+        own = described.get("description", "")
+        if parameter.description and (not own or described.get("format") == HANDLE):
+            text = f"{parameter.description} ({own})" if own else parameter.description
+            schema["properties"][key] = {**described, "description": text}
+    return core, schema
 
 
 def _check_parameter(fn: Callable[..., Any], parameter: Parameter) -> None:

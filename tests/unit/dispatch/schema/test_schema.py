@@ -1012,13 +1012,12 @@ VALUES = ["a", "5", 5, 5.0, 5.5, True, None, [], ["a"], [1, "2"], [["1.5"]], [No
 def test_simple_way_equals_pydantic(signature):
     fn = make(signature)
     parameters = read_parameters(fn)
-    _, by_pydantic = schema._generate(parameters)
+    by_pydantic = schema._describe_with_pydantic(fn, parameters)
     simple = schema._describe_simple(parameters)
     assert simple is not None
-    assert simple[1] == by_pydantic
+    assert simple[1] == by_pydantic[1]
     validators = [
-        SchemaValidator(core, config=arguments._CORE_CONFIG)
-        for core in (simple[0], schema._generate(parameters)[0])
+        SchemaValidator(core, config=arguments._CORE_CONFIG) for core in (simple[0], by_pydantic[0])
     ]
     for value in VALUES:
         text = json.dumps({"x": value})
