@@ -104,7 +104,7 @@ def test_an_interrupt_ends_the_asking_and_keeps_the_answers(kernel, request, kin
         magic = "" if kind == "here" else "--engine engine"
         interrupted(kernel, CELLS[cell].format(magic=magic, options="engine=engine"))
         asked = settled(kernel, server, kind)
-        assert 300 < len(asked) < ROWS and set(asked.values()) == {1}
+        assert "Say row 300" in asked and len(asked) < ROWS and set(asked.values()) == {1}
         server.answer_more()
         again = "done = agent.map_sync('Say {{text}}', rows, ask_above=None)"
         assert kernel.run(again).status == "ok"

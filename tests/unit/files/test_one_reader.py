@@ -38,14 +38,14 @@ REASONS = {
         "exec/launcher/notifications/question.py exec/launcher/notifications/socket_calls.py "
         "exec/launcher/probe.py exec/launcher/rules/namespaces.py exec/launcher/tree.py "
         "exec/launcher/zygote.py exec/spawn.py kernel/live/scratch_driver.py "
-        "mcp/transports/stdio.py symbols/servers/process.py tools/code/scratch_process.py"
+        "exec/servers.py symbols/servers/process.py tools/code/scratch_process.py"
     ),
     "files of this package": "models/providers/catalog.py render/widgets/page.py",
     "tables of the person's, opened as regular files by plain_files": "rows/tables/files.py",
     "folders alone, whose files read_plain reads": "project/texts.py",
     "no files": (
         "composition/agent.py engine/session.py kernel/cell/streams.py mcp/client/server.py "
-        "rows/mapping.py symbols/servers/connection.py symbols/servers/lifecycle.py "
+        "rows/mapping.py symbols/servers/lifecycle.py "
         "symbols/servers/session.py"
     ),
     "files of batches, which this process has made in a folder of the person's own": (
