@@ -165,13 +165,13 @@ async def noted(path: Path, name: str, job: Job, digest: bytes) -> AsyncIterator
         )
 
     async def note_often() -> None:
-        while True:
-            await asyncio.sleep(EVERY)
+        while not (await asyncio.wait({over}, timeout=EVERY))[0]:
             with suppress(FatalError):  # a full disk: the rows matter more than this record
                 await note()
 
     with _held(path, name):
         await note()
+        over = asyncio.get_running_loop().create_future()
         noting = asyncio.create_task(note_often())
         try:
             yield
@@ -179,7 +179,8 @@ async def noted(path: Path, name: str, job: Job, digest: bytes) -> AsyncIterator
             job.stopped = job.stopped or short_message(error) or "it was interrupted"
             raise
         finally:
-            noting.cancel()
+            # Not cancelled: what a thread is writing then would come after what is written here.
+            over.set_result(None)
             await asyncio.wait({noting})
             with suppress(FatalError):
                 if job.stopped:

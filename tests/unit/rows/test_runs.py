@@ -1,10 +1,14 @@
 """Named maps: one that did not end whole is listed, and goes on by the same call."""
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,12 +16,15 @@ from agent_magics import Agent
 from agent_magics.kernel.commands.maps import MAPS, NONE
 from agent_magics.protocol.errors import FatalError
 from agent_magics.rows import runs
+from agent_magics.rows.asking import Terms
 from agent_magics.rows.batches.ledger import Ledger
 from agent_magics.rows.batches.pack import Pack
-from agent_magics.rows.runs import OpenMap, Runs
+from agent_magics.rows.progress import Progress
+from agent_magics.rows.runs import OpenMap, Runs, noted
 from tests.support.models.row_server import RowServer
 from tests.support.rows.echo import Echo
 from tests.support.rows.watchers import When, wait_until
+from tests.support.turns import PATIENCE
 
 KEY = "sk-map-0123456789abcdefghij"
 ROWS = [f"row {number}" for number in range(40)]
@@ -122,6 +129,45 @@ def test_a_record_that_cannot_be_kept_costs_no_rows(tmp_path, monkeypatch):
         done = agent.map_sync("{{text}}", ROWS, name="mine", ask_above=None, cache=cache)
     assert len(kept) > 1 and not len(done.failed)
     assert done.progress.done == len(ROWS)
+
+
+def test_what_is_being_noted_at_the_end_does_not_come_after_it(tmp_path, monkeypatch):
+    cache, keep, forget = tmp_path / "answers.sqlite", Runs.keep, Runs.forget
+    kept, asked = [], []
+    writes, may_write = threading.Event(), threading.Event()
+
+    def keep_late(self, run):
+        kept.append(run)
+        if len(kept) == 2:
+            writes.set()
+            may_write.wait(PATIENCE)
+        keep(self, run)
+
+    def ask_to_forget(self):
+        asked.append(self)
+        return partial(forget, self)
+
+    async def let_write():
+        for _ in range(20):  # what ends the map takes three steps of the loop
+            await asyncio.sleep(0)
+        too_early = list(asked)
+        may_write.set()
+        assert too_early == []
+
+    async def run():
+        job = SimpleNamespace(
+            progress=Progress(3), plan=SimpleNamespace(terms=Terms("model")), stopped=""
+        )
+        async with noted(cache, "mine", job, b"digest"):
+            await asyncio.to_thread(writes.wait, PATIENCE)
+            letting = asyncio.create_task(let_write())
+        await letting
+
+    monkeypatch.setattr(runs, "EVERY", 0.0)
+    monkeypatch.setattr(Runs, "keep", keep_late)
+    monkeypatch.setattr(Runs, "forget", property(ask_to_forget))
+    asyncio.run(run())
+    assert len(asked) == 1 and Runs(cache).all() == []
 
 
 @pytest.mark.soak
