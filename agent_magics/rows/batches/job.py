@@ -271,9 +271,11 @@ class BatchJob(Job):
             self._ended_one.clear()
             waits = (self._ended_one.wait(), self._wake.wait())
             tasks = [asyncio.ensure_future(each) for each in waits]
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in tasks:
-                task.cancel()
+            try:
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in tasks:
+                    task.cancel()
 
     def _running(self) -> set[str]:
         """Return which batches have not ended."""

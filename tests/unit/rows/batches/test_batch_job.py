@@ -12,6 +12,7 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -21,7 +22,7 @@ from agent_magics.protocol.config import Settings
 from agent_magics.protocol.errors import FatalError
 from agent_magics.rows.batches import job as batch_job
 from agent_magics.rows.batches import pack as packs
-from agent_magics.rows.batches.api import open_api
+from agent_magics.rows.batches.api import Batch, open_api
 from agent_magics.rows.batches.job import BatchJob
 from agent_magics.rows.batches.ledger import Ledger, Sent, now
 from agent_magics.rows.batches.pack import Pack
@@ -439,3 +440,32 @@ def test_files_that_nobody_uses_are_swept(tmp_path):
     ledger.sweep()
     assert sorted(files_beside(tmp_path / "a")) == sorted([pack.path.name, "new.jsonl"])
     pack.close()
+
+
+class FullApi:
+    """A batch API at which as much waits as may."""
+
+    async def upload(self, path):
+        return "file"
+
+    async def create(self, file_id, token):
+        return Batch("mine", "failed", is_full=True)
+
+
+def test_a_batch_that_waits_for_another_one_waits_no_more_when_the_map_is_cancelled():
+    async def run():
+        plan = SimpleNamespace(
+            source=SimpleNamespace(count=1), at_once=1, ahead=0, digest=b"", ask_above=None
+        )
+        job = BatchJob(plan, None, None, None, None)
+        job.connect(FullApi(), SimpleNamespace(update=lambda *_: None))
+        job._batches["another"] = Batch("theirs", "in_progress")
+        waiting = asyncio.create_task(job._begin(SimpleNamespace(path=None, token="mine")))
+        while not job._ended_one._waiters:  # noqa: ASYNC110 - nobody tells of it
+            await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait({waiting})
+        await asyncio.sleep(0)  # in which what was cancelled ends
+        return asyncio.all_tasks() - {asyncio.current_task()}
+
+    assert asyncio.run(run()) == set()
