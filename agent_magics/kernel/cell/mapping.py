@@ -121,9 +121,11 @@ class MapCell(Watcher):
             await asyncio.wait({running})
         except (asyncio.CancelledError, KeyboardInterrupt):
             self._wish("stop")
-            if not (await asyncio.wait({running}, timeout=CLEAN_UP))[0]:
+            try:
+                if not (await asyncio.wait({running}, timeout=CLEAN_UP))[0]:
+                    raise KeyboardInterrupt("Interrupted by the person.") from None
+            finally:  # also where the person presses twice
                 running.cancel()
-                raise KeyboardInterrupt("Interrupted by the person.") from None
         return running.result()
 
     def run_blocking(self, prompt: str, rows: Any, **options: Any) -> MapResult:
