@@ -1,8 +1,24 @@
-"""Ends servers of asyncio without losing the connections that come at that moment."""
+"""Begins and ends servers of asyncio: none is lost, nor connections that come at the end."""
 
 import asyncio
+from collections.abc import Awaitable
 
 _MOMENT = 0.001  # seconds
+
+
+async def start_listening(made: Awaitable[asyncio.Server]) -> asyncio.Server:
+    """Let a server that was made with ``start_serving=False`` accept connections; return it.
+
+    Where asyncio makes and starts it at once, a task that is cancelled then does not get it, and it
+    listens for ever.
+    """
+    server = await made
+    try:
+        await server.start_serving()
+    except BaseException:
+        server.close()
+        raise
+    return server
 
 
 async def stop_listening(server: asyncio.Server) -> None:

@@ -1,4 +1,4 @@
-"""Servers of asyncio end without losing what came at that moment."""
+"""Servers of asyncio begin and end without being lost, or losing what came at that moment."""
 
 import asyncio
 import gc
@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from agent_magics.listening import stop_listening
+from agent_magics.listening import start_listening, stop_listening
 
 
 @pytest.mark.parametrize("steps", range(8))
@@ -35,3 +35,31 @@ def test_a_connection_at_the_end_is_served_or_refused(steps):
 
     asyncio.run(end())
     gc.collect()
+
+
+@pytest.mark.parametrize("steps", range(1, 8))
+@pytest.mark.parametrize("kind", ["tcp", "unix"])
+def test_a_server_whose_start_is_cancelled_does_not_listen(kind, steps, tmp_path):
+    """However many steps of the loop its start has taken; who gets the server closes it."""
+
+    def served(_reader, writer):
+        writer.close()
+
+    async def begin():
+        if kind == "tcp":
+            made = asyncio.start_server(served, "127.0.0.1", 0, start_serving=False)
+        else:
+            made = asyncio.start_unix_server(served, tmp_path / "place", start_serving=False)
+        (await start_listening(made)).close()
+
+    async def cancelled():
+        watched = asyncio.get_running_loop()._selector.get_map()
+        before = len(watched)
+        beginning = asyncio.create_task(begin())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        beginning.cancel()
+        await asyncio.wait({beginning})
+        assert len(watched) == before
+
+    asyncio.run(cancelled())

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Self
 from urllib.parse import parse_qs, urlsplit
 
-from agent_magics.listening import stop_listening
+from agent_magics.listening import start_listening, stop_listening
 from agent_magics.protocol.errors import FatalError, clause
 
 _LONGEST_REQUEST = 16 * 1024  # bytes of a request's first line
@@ -44,9 +44,10 @@ class RedirectReceiver:
         )
         self._state = ""
         try:
-            self._server = await asyncio.start_server(
-                self._serve, "127.0.0.1", self._port, limit=_LONGEST_REQUEST
+            made = asyncio.start_server(
+                self._serve, "127.0.0.1", self._port, limit=_LONGEST_REQUEST, start_serving=False
             )
+            self._server = await start_listening(made)
         except OSError as error:
             raise FatalError(
                 f"The login cannot return to port {self._port} of 127.0.0.1: {clause(error)}."

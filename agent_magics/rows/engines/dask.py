@@ -13,6 +13,7 @@ from concurrent.futures import CancelledError
 from functools import partial
 from typing import Any
 
+from agent_magics.listening import start_listening
 from agent_magics.protocol.errors import FatalError, clause, own_or_typed_message, typed_message
 from agent_magics.rows.engines.coordinator import Joined, Serve
 from agent_magics.rows.engines.worker import Invitation, sit
@@ -69,7 +70,8 @@ class DaskEngine:
         tls = None
         if scheme == "tls":
             tls = self.client.security.get_listen_args("client")["ssl_context"]
-        server = await asyncio.start_server(serve, host, 0, ssl=tls)
+        made = asyncio.start_server(serve, host, 0, ssl=tls, start_serving=False)
+        server = await start_listening(made)
         port = server.sockets[0].getsockname()[1]
         scheme = "tls" if tls else "tcp"
         return server, f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"

@@ -11,6 +11,7 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from agent_magics.listening import start_listening
 from agent_magics.protocol.errors import FatalError, clause, own_or_typed_message
 from agent_magics.rows.engines.coordinator import Joined, Serve
 from agent_magics.rows.engines.worker import Invitation, sit
@@ -50,7 +51,8 @@ class ExecutorEngine:
         """See `Engine.listen`."""
         self._folder = tempfile.TemporaryDirectory(prefix="agent-map-")
         place = str(Path(self._folder.name) / "rows")
-        return await asyncio.start_unix_server(serve, place), place
+        made = asyncio.start_unix_server(serve, place, start_serving=False)
+        return await start_listening(made), place
 
     async def seat(self, invite: Callable[[], Invitation], joined: Joined) -> None:
         """See `Engine.seat`."""
