@@ -124,7 +124,7 @@ class Gate:
         try:
             await place
         except asyncio.CancelledError:
-            if place.done() and not place.cancelled():
+            if place.done() and not place.cancelled() and place.exception() is None:
                 self._leave()
             raise
 

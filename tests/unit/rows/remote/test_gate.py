@@ -147,3 +147,26 @@ def test_each_kernel_gets_its_share_of_a_rate(states):
     all_done = min(max(times) for times in play.answered)  # until then all of them wanted more
     shares = [sum(at <= all_done for at in times) for times in play.answered]
     assert min(shares) >= 0.7 * max(shares)
+
+
+class Broken:
+    """Limits that cannot be shared."""
+
+    minute = 60.0
+
+    async def share(self, report):
+        raise ValueError
+
+
+@pytest.mark.parametrize("steps", range(5))
+def test_a_request_that_is_cancelled_as_the_gate_breaks_was_not_let_through(steps):
+    async def run():
+        gate = Gate(1, Broken())
+        entering = asyncio.create_task(gate.enter())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        entering.cancel()
+        await asyncio.wait({entering})
+        return gate.in_flight
+
+    assert asyncio.run(run()) == 0
