@@ -155,14 +155,17 @@ class RowClient:
     async def close(self) -> None:
         """Close connections; no question can be asked any more."""
         self._failure = self._failure or FatalError("The model server's connections were closed.")
+        if self._server is not None and self._is_answered:
+            width = self._server.gate.width.allowed
+            _learned.pop(self._place, None)
+            _learned[self._place] = Learned(width, self._refuses_schema, time.monotonic())
+            if len(_learned) > MOST_LEARNED:
+                del _learned[next(iter(_learned))]
+        await self._disconnect()
+
+    async def _disconnect(self) -> None:
         server, self._server = self._server, None
         if server is not None:
-            if self._is_answered:
-                width = server.gate.width.allowed
-                _learned.pop(self._place, None)
-                _learned[self._place] = Learned(width, self._refuses_schema, time.monotonic())
-                if len(_learned) > MOST_LEARNED:
-                    del _learned[next(iter(_learned))]
             await server.gate.close()
             await server.transport.close()
 
@@ -176,6 +179,7 @@ class RowClient:
         Raises:
             FatalError: no question can be answered.
         """
+        await self._disconnect()  # of a first question that was cancelled
         transport = await connect(self._access, self._timeout)
         limits = self._limits or limits_of(
             transport.address, question.terms.model, transport.key, self._minute

@@ -1,6 +1,7 @@
 """The HTTP client of `agent.map`, against a server in another process that misbehaves on order."""
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -15,7 +16,7 @@ from agent_magics.rows.asking import NotSent, RowAnswer, RowQuestion, Terms
 from agent_magics.rows.remote import client, gate
 from agent_magics.rows.remote.client import RowClient
 from agent_magics.rows.remote.gate import FIRST
-from agent_magics.rows.remote.limits import read_knowledge
+from agent_magics.rows.remote.limits import Allowance, Report, read_knowledge
 from tests.support.models.row_server import RowServer
 
 pytestmark = pytest.mark.soak
@@ -268,3 +269,40 @@ def test_clients_share_what_they_know_of_a_rate(tmp_path, monkeypatch):
             ask_all(server, 20)
     (file,) = tmp_path.rglob("limits/*.json")
     assert read_knowledge(file.read_bytes()).request_limit == 6000
+
+
+def test_a_first_question_that_is_cancelled_leaves_nothing_behind() -> None:
+    async def run() -> set[asyncio.Task[None]]:
+        asked, serving = asyncio.Event(), set[asyncio.Task[None]]()
+
+        async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            serving.add(client.current_task())
+            await reader.read(1)
+            asked.set()
+            await reader.read()  # until who asks has gone
+            writer.close()
+
+        server = await asyncio.start_server(hold, "127.0.0.1", 0)
+        address = "http://{}:{}/v1".format(*server.sockets[0].getsockname())
+        asker = RowClient("chat", base_url=address, api_key=KEY, limits=Alone())
+        for number in range(2):
+            asked.clear()
+            asking = asyncio.create_task(asker.ask(question(number)))
+            await asked.wait()
+            asking.cancel()
+            await asyncio.wait({asking})
+        await asker.close()
+        await asyncio.wait(serving)
+        server.close()
+        return asyncio.all_tasks() - {client.current_task()}
+
+    assert asyncio.run(run()) == set()
+
+
+class Alone:
+    """Limits of a server that has none, and that nobody else asks."""
+
+    minute = 60.0
+
+    async def share(self, report: Report) -> Allowance:
+        return Allowance(math.inf)
