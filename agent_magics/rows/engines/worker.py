@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -310,7 +311,16 @@ class WorkerSession:
         while self._backlog and self._begun < self._most:
             number, given = self._backlog.popleft()
             self._begun += 1
-            self._running[number] = asyncio.create_task(self._ask(number, given))
+            task = self._running[number] = asyncio.create_task(self._ask(number, given))
+            # A callback also hears of a task that was cancelled before its first step.
+            task.add_done_callback(partial(self._is_over, number))
+
+    def _is_over(self, number: int, task: "asyncio.Task[None]") -> None:
+        """Let another question begin in place of one that was dropped."""
+        del self._running[number]
+        if task.cancelled() and not self._ended.done():
+            self._begun -= 1
+            self._start()
 
     async def _ask(self, number: int, given: Any) -> None:
         try:
@@ -321,13 +331,8 @@ class WorkerSession:
         except NotSent:
             self._link.send("unsent", [number])
             return
-        except asyncio.CancelledError:
-            self._begun -= 1
-            raise
         except Exception as error:  # a bug of ours must not leave the row without an outcome
             answer = RowAnswer(error=typed_message(error), kind=type(error).__name__)
-        finally:
-            del self._running[number]
         self._group.append((number, *encoded(answer)))
         self._size += len(answer.text)
         if self._timer is None:
