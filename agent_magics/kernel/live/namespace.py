@@ -104,8 +104,9 @@ class LiveNamespace:
         try:
             return await self._run(code, context)
         finally:
-            _FREE.reset(inside)
             free.release()
+            with suppress(ValueError):  # a task that was left ends in another context
+                _FREE.reset(inside)
 
     async def _run(self, code: str, context: ToolContext) -> LiveResult:
         shell = self._shell
