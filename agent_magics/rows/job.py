@@ -8,6 +8,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -161,16 +162,27 @@ class Job:
         Raises:
             FatalError: no row could be asked about; the sentence says why.
         """
-        budgets = self.plan.budgets
-        if budgets.deadline is not None:
-            late = budgets.deadline - (time.monotonic() - budgets.began)
-            asyncio.get_running_loop().call_later(max(late, 0), self.stop, budgets.passed)
-        await self._sample()
-        if not self.stopped:
-            await self._run(self._numbered())
+        with self._in_time():
+            await self._sample()
+            if not self.stopped:
+                await self._run(self._numbered())
         self.progress.ended = time.monotonic()
         if self._failure is not None and not self.progress.done - self.progress.failed:
             raise self._failure
+
+    @contextmanager
+    def _in_time(self) -> Iterator[None]:
+        """Stop at the deadline, where there is one and the map has not ended before."""
+        budgets, loop = self.plan.budgets, asyncio.get_running_loop()
+        if budgets.deadline is None:
+            yield
+            return
+        late = budgets.deadline - (time.monotonic() - budgets.began)
+        timer = loop.call_later(max(late, 0), self.stop, budgets.passed)
+        try:
+            yield
+        finally:
+            timer.cancel()  # which would hold all the map's rows until then
 
     async def _sample(self) -> None:
         """Ask about some rows, and the person whether to go on where all cost too much."""

@@ -10,7 +10,10 @@ import pandas as pd
 import pytest
 
 from agent_magics import Agent
+from agent_magics.engine.thread import shared_engine
+from agent_magics.rows.job import Job
 from agent_magics.rows.planning import Watcher
+from tests.support.rows.echo import Echo
 
 NOTEBOOKS = Path(__file__).parents[3] / "notebooks"
 
@@ -72,3 +75,18 @@ def test_the_cards_buttons_answer_the_question_of_the_cost(pressed, answered, co
         done = asyncio.run(mapping.wait(card))
     assert done.frame["kind"].notna().sum() == answered
     assert bool(done.stopped) == (pressed == "stop")
+
+
+@pytest.mark.parametrize("max_errors", [None, 1], ids=["whole", "stopped"])
+def test_a_map_that_has_ended_does_not_wait_for_its_deadline(max_errors):
+    def fail(prompt):
+        raise ValueError(prompt)
+
+    with Agent(Echo(fail) if max_errors else Echo()) as agent:
+        agent.map_sync("{{text}}", ["a", "b"], deadline=3600, max_errors=max_errors)
+    waiting = [
+        timer._callback
+        for timer in shared_engine().loop._scheduled
+        if not timer.cancelled() and timer.when() > shared_engine().loop.time() + 60
+    ]
+    assert not [each for each in waiting if isinstance(getattr(each, "__self__", None), Job)]
