@@ -108,6 +108,8 @@ def run_elsewhere(work: Work, running: set[Callable[[], Any]]) -> None:
         work.stop = cancel = partial(loop.call_soon_threadsafe, task.cancel)
         running.add(cancel)
         try:
+            if work.is_ended:  # before there was anything to stop
+                raise asyncio.CancelledError
             return await work.run()
         finally:
             running.discard(cancel)

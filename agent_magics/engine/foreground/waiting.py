@@ -282,6 +282,8 @@ class Foreground:
         elif not self._is_blocked:
             task = asyncio.create_task(self._run_async(work))
             work.stop = partial(asyncio.get_running_loop().call_soon_threadsafe, task.cancel)
+            if work.is_ended:  # before there was anything to stop
+                task.cancel()
             self._keep(task)
         elif work.kind == "python":
             self._run_sync(work, lambda work: drive_code(work.run()))
