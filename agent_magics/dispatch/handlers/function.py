@@ -213,10 +213,10 @@ class FunctionToolHandler(ToolHandler):
     async def _output_in_time(self, value: object, context: ToolContext) -> ToolOutput:
         """Convert a value to text on a thread, with a time limit: its repr may never return."""
         working = asyncio.wrap_future(_WORDING.submit(self._output_of, value, context))
+        working.add_done_callback(forget_error)  # it may end after its time, or after the turn
         done, _ = await asyncio.wait([working], timeout=WORDS_LIMIT)
         if done:
             return working.result()
-        working.add_done_callback(forget_error)
         summary = (
             f"{self.options.name} ran. What it returned ({type_name(value)}) takes more than "
             f"{WORDS_LIMIT:.0f} s to be put into words, so it is not shown."

@@ -1,6 +1,7 @@
 """Where a function runs, and what becomes of what it gives back or raises."""
 
 import asyncio
+import gc
 import json
 import threading
 from pathlib import Path
@@ -15,6 +16,7 @@ from agent_magics.protocol.config import ApprovalPolicy, RunConfig
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.events import ToolCallUpdated
 from agent_magics.protocol.tools import CustomPayload, FunctionPayload, McpPayload, ToolCall
+from tests.support.turns import PATIENCE
 
 
 class Turn:
@@ -318,3 +320,30 @@ def test_a_cancelled_pool_tool_is_told_and_given_a_moment():
         assert ended == ["cleaned up"]
 
     asyncio.run(main())
+
+
+def test_a_result_that_has_no_form_after_its_turn_is_nobodys_error(monkeypatch):
+    begun, may_fail, problems = threading.Event(), threading.Event(), []
+
+    def fail(*_):
+        begun.set()
+        may_fail.wait(PATIENCE)
+        raise RespondToModel("It has no form.")
+
+    async def main():
+        asyncio.get_running_loop().set_exception_handler(lambda _, told: problems.append(told))
+        working = asyncio.create_task(FunctionToolHandler(tool(where))._output_in_time(None, None))
+        await asyncio.to_thread(begun.wait, PATIENCE)
+        working.cancel()
+        await asyncio.wait({working})
+        del working
+        may_fail.set()
+        for thread in threading.enumerate():
+            if thread.name == "agent-words":
+                await asyncio.to_thread(thread.join)
+        await asyncio.sleep(0)  # in which its error arrives
+        gc.collect()
+
+    monkeypatch.setattr(FunctionToolHandler, "_output_of", fail)
+    asyncio.run(main())
+    assert problems == []
