@@ -123,17 +123,20 @@ class Partitions:
         Dask would compute it again, for which that worker alone is allowed, and wait for ever.
         """
         getting = asyncio.create_task(self._asked(sentence, self._result, reading))
-        while not (await asyncio.wait({getting}, timeout=LOOK))[0]:
-            if holder not in await self._asked(sentence, self._engine.addresses):
-                await asyncio.to_thread(
-                    partial(self.client.cancel, [reading], asynchronous=False, force=True)
-                )
-                await asyncio.wait({getting})
-        is_there = holder in await self._asked(sentence, self._engine.addresses)
-        if not is_there and (getting.cancelled() or getting.exception() is not None):
-            return None
-        result: ReadPart = await getting
-        return result
+        try:
+            while not (await asyncio.wait({getting}, timeout=LOOK))[0]:
+                if holder not in await self._asked(sentence, self._engine.addresses):
+                    await asyncio.to_thread(
+                        partial(self.client.cancel, [reading], asynchronous=False, force=True)
+                    )
+                    await asyncio.wait({getting})
+            is_there = holder in await self._asked(sentence, self._engine.addresses)
+            if not is_there and (getting.cancelled() or getting.exception() is not None):
+                return None
+            result: ReadPart = await getting
+            return result
+        finally:
+            getting.cancel()
 
     async def _ended(self, future: Any, sentence: str, holder: str = "") -> bool:
         """Wait until a task has ended; return False where its result was lost with its worker.

@@ -1,7 +1,10 @@
 """A map over the partitions of a Dask frame, which stay with the workers that hold them."""
 
+import asyncio
 import os
+import threading
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import dask.dataframe as dd
 import pandas as pd
@@ -224,3 +227,24 @@ def test_a_partition_that_is_other_when_read_again_ends_the_map(client):
         mapping = agent.mapping("{{text}}", frame, output=None, options=options)
         done = mapping.wait_sync(When([1], cut))
     assert "has other rows now" in done.stopped
+
+
+def test_a_partition_that_is_not_waited_for_any_more_leaves_no_task():
+    asked, may_answer = threading.Event(), threading.Event()
+
+    def gather(*_, **__):
+        asked.set()
+        may_answer.wait(PATIENCE)
+
+    async def run():
+        engine = SimpleNamespace(client=SimpleNamespace(gather=gather), addresses=lambda: {"w"})
+        reading = asyncio.create_task(Partitions(None, engine)._result_of(None, "{error}", "w"))
+        await asyncio.to_thread(asked.wait, PATIENCE)
+        reading.cancel()
+        await asyncio.wait({reading})
+        await asyncio.sleep(0)  # in which what was cancelled ends
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        may_answer.set()
+        return left
+
+    assert asyncio.run(run()) == set()
