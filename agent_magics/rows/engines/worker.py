@@ -255,6 +255,7 @@ class WorkerSession:
         reading = asyncio.create_task(self._read())
         try:
             failure = await self._ended
+            self._flush()
             if failure:
                 self._link.send("failed", failure)
             return failure
@@ -308,7 +309,7 @@ class WorkerSession:
 
     def _start(self) -> None:
         """Ask as many of what waits as may be under way."""
-        while self._backlog and self._begun < self._most:
+        while self._backlog and self._begun < self._most and not self._ended.done():
             number, given = self._backlog.popleft()
             self._begun += 1
             task = self._running[number] = asyncio.create_task(self._ask(number, given))
@@ -318,7 +319,7 @@ class WorkerSession:
     def _is_over(self, number: int, task: "asyncio.Task[None]") -> None:
         """Let another question begin in place of one that was dropped."""
         del self._running[number]
-        if task.cancelled() and not self._ended.done():
+        if task.cancelled():
             self._begun -= 1
             self._start()
 
@@ -339,7 +340,6 @@ class WorkerSession:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_at(max(loop.time(), self._sent_at + self._hold), self._flush)
         if self._size > FULL:
-            self._timer.cancel()
             self._flush()
 
     def _items(self, given: Any) -> tuple[Item, ...]:
@@ -354,6 +354,8 @@ class WorkerSession:
 
     def _flush(self) -> None:
         """Give all answers back that came since the last time."""
+        if self._timer is not None:
+            self._timer.cancel()
         self._timer, self._sent_at = None, asyncio.get_running_loop().time()
         group, self._group, self._size = self._group, [], 0
         self._begun -= len(group)

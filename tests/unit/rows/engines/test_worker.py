@@ -1,11 +1,13 @@
 """What a worker does with the questions that it is given."""
 
 import asyncio
+import json
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from agent_magics.protocol.errors import FatalError
 from agent_magics.rows.asking import Pace, RowAnswer, RowQuestion, Terms
 from agent_magics.rows.engines import worker
 from agent_magics.rows.engines.link import Link
@@ -62,3 +64,31 @@ def test_another_question_is_asked_in_place_of_one_that_is_dropped(
 
     asyncio.run(run())
     assert asker.asked[-2:] == ["kept", "closed"]
+
+
+class Refused(Waiting):
+    """An asker that answers one question; then the server refuses all."""
+
+    async def ask(self, question: RowQuestion) -> RowAnswer:
+        self.asked.append(question)
+        if len(self.asked) > 1:
+            raise FatalError("The key is wrong.")
+        return RowAnswer("paid for")
+
+
+def test_what_was_answered_before_the_worker_fails_is_given_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker, "_asker", lambda *_: Refused())
+    sent: list[bytes] = []
+
+    async def run() -> None:
+        reader = asyncio.StreamReader()
+        session = WorkerSession(link(reader, sent.append), Assignment(Terms("model")))
+        link(None, reader.feed_data).send("ask", [(1, "a"), (2, "b")])
+        assert await session.run() == "The key is wrong."
+
+    asyncio.run(run())
+    *_, answers, failed = [json.loads(each[4:]) for each in sent]  # after each one's length
+    assert failed == ["failed", "The key is wrong."]
+    assert answers[:1] == ["answers"] and "paid for" in str(answers[1])
