@@ -91,9 +91,10 @@ class RecordingModel:
         """Create or check the file before a request is sent and paid for."""
         if self._started and self._path.exists():
             return ""
-        self._started = True
         by = f"agent-magics {__version__}"
-        return start_recording(self._path, Header(by, request.model))
+        notice = start_recording(self._path, Header(by, request.model))
+        self._started = True  # not where the file is refused: the next request looks again
+        return notice
 
     async def _write(
         self,

@@ -323,6 +323,14 @@ def test_a_file_that_cannot_be_written_is_told_before_anything_is_asked(tmp_path
     assert live.requests == []
 
 
+def test_a_file_that_is_no_recording_stays_as_it_is_however_often_one_asks(file):
+    live = ScriptedModel(["Hello."])
+    file.write_text("my notes\nof today")
+    for events in ask(RecordingModel(live, file, cwd=file.parent), request_of(), request_of()):
+        assert "line 1: not JSON" in str(events[-1])
+    assert live.requests == [] and file.read_text() == "my notes\nof today"
+
+
 # -- turns -----------------------------------------------------------------------------------------
 
 
