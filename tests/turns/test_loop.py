@@ -86,6 +86,13 @@ def test_a_turn_without_calls_is_told_in_order():
     ]
 
 
+def test_a_conversation_is_introduced_by_the_first_turn_that_has_a_model(tmp_path):
+    agent = scripted("Hello.", record=str(tmp_path / "r"), replay=str(tmp_path / "r"))
+    assert kinds(agent.run_sync("hi")) == ["TurnFailed"]
+    agent.configure(record=None, replay=None)
+    assert kinds(agent.run_sync("hi"))[:2] == ["SessionConfigured", "TurnStarted"]
+
+
 def test_a_call_goes_from_pending_to_running_to_completed_and_its_output_to_the_model(tmp_path):
     (tmp_path / "a.txt").write_text("one\ntwo\n", encoding="utf-8")
     agent = scripted(Call("read_file", {"path": "a.txt"}), "Two lines.", tools=["read_file"])

@@ -172,8 +172,8 @@ class TurnRunner:
 
     def _make_turn(self, turn_id: str, turn_config: TurnConfig) -> Turn:
         emit = partial(self._outbox.emit, turn_id)
+        model = turn_config.open_model()  # first, since it may raise
         is_first, self._configured = not self._configured, True
-        model = turn_config.open_model()
         if is_first:
             self._emit_configured(emit, turn_config, model)
         turn = build_turn(turn_id, self.conversation, self._channels, turn_config, model)
