@@ -164,7 +164,8 @@ class Foreground:
         finally:
             inbox.close()
             for task in self._tasks:
-                task.cancel()
+                with suppress(RuntimeError):  # its loop is closed
+                    task.get_loop().call_soon(task.cancel)  # as in `_forget_question`
             for cancel in tuple(self._elsewhere):
                 with suppress(RuntimeError):  # its loop is closed
                     cancel()
