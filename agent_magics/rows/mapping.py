@@ -7,7 +7,7 @@ import asyncio
 import queue
 import threading
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import AsyncExitStack
 from typing import Any, TypeAlias
@@ -37,7 +37,7 @@ from agent_magics.rows.remote.client import RowClient
 from agent_magics.rows.remote.limits import limits_of
 from agent_magics.rows.result import MapResult
 from agent_magics.rows.runs import noted
-from agent_magics.rows.store import AnswerStore
+from agent_magics.rows.store import AnswerStore, to_its_end
 from agent_magics.rows.tables.sources import Held
 
 # Seconds that an interrupted map has to write what it has, and between two looks at a map.
@@ -46,23 +46,6 @@ _CLEAN_UP, INTERVAL = 3.0, 0.25
 REFUSED = "{quote}, and {why}: pass a higher ask_above=..., or None"
 UNDER_NEVER = "under approval='never' nobody is asked"
 NOBODY = "nobody can be asked here"
-
-
-async def _to_its_end(close: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Close something; raise a cancellation that comes meanwhile after that.
-
-    Else a stopped map would lose answers that are paid for, and leave connections and files.
-    """
-    closing = asyncio.create_task(close())
-    stop: asyncio.CancelledError | None = None
-    while not closing.done():
-        try:
-            await asyncio.wait([closing])
-        except asyncio.CancelledError as error:
-            stop = error
-    closing.result()
-    if stop is not None:
-        raise stop
 
 
 class RowMapping:
@@ -92,9 +75,9 @@ class RowMapping:
             open_ones.enter_context(collects_seldom())
             sink = await asyncio.to_thread(self._sink)  # a URL may take a while
             asker = await self._asker()
-            open_ones.push_async_callback(_to_its_end, asker.close)
+            open_ones.push_async_callback(to_its_end, asker.close)
             store = AnswerStore(planned.cache, plan.terms.model)
-            open_ones.push_async_callback(_to_its_end, store.close)
+            open_ones.push_async_callback(to_its_end, store.close)
             job = Job(plan, asker, store, sink, ask)
             if planned.partitions is not None:
                 assert isinstance(asker, Coordinator)  # its workers hold the partitions
@@ -102,7 +85,7 @@ class RowMapping:
                 job.connect(planned.partitions, asker)
             if self._options.get("batch"):
                 api = await open_api(self._asking.settings)
-                open_ones.push_async_callback(_to_its_end, api.close)
+                open_ones.push_async_callback(to_its_end, api.close)
                 ledger = await asyncio.to_thread(Ledger, store.path)
                 job = BatchJob(plan, asker, store, sink, ask)
                 job.connect(api, ledger)

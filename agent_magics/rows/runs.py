@@ -16,7 +16,7 @@ from agent_magics.files.beneath import closing_descriptor
 from agent_magics.files.locks import FileHeld, open_locked
 from agent_magics.protocol.errors import FatalError, clause, short_message
 from agent_magics.rows.job import Job
-from agent_magics.rows.store import RecordTable
+from agent_magics.rows.store import RecordTable, to_its_end
 
 # Seconds between two notes of how far a map is.
 EVERY = 1.0
@@ -165,12 +165,22 @@ async def noted(path: Path, name: str, job: Job, digest: bytes) -> AsyncIterator
         )
 
     async def note_often() -> None:
-        while not (await asyncio.wait({over}, timeout=EVERY))[0]:
+        while not over.done():
             with suppress(FatalError):  # a full disk: the rows matter more than this record
                 await note()
+            await asyncio.wait({over}, timeout=EVERY)
+
+    async def end() -> None:
+        # Not cancelled: what a thread is writing then would come after what is written here.
+        over.set_result(None)
+        await asyncio.wait({noting})
+        with suppress(FatalError):
+            if job.stopped:
+                await note(job.stopped)
+            else:
+                await asyncio.to_thread(runs.forget, name)
 
     with _held(path, name):
-        await note()
         over = asyncio.get_running_loop().create_future()
         noting = asyncio.create_task(note_often())
         try:
@@ -179,11 +189,4 @@ async def noted(path: Path, name: str, job: Job, digest: bytes) -> AsyncIterator
             job.stopped = job.stopped or short_message(error) or "it was interrupted"
             raise
         finally:
-            # Not cancelled: what a thread is writing then would come after what is written here.
-            over.set_result(None)
-            await asyncio.wait({noting})
-            with suppress(FatalError):
-                if job.stopped:
-                    await note(job.stopped)
-                else:
-                    await asyncio.to_thread(runs.forget, name)
+            await to_its_end(end)

@@ -11,7 +11,7 @@ import sqlite3
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -213,6 +213,23 @@ class AnswerStore:
         loop = asyncio.get_running_loop()
         with using(self.path):
             return await loop.run_in_executor(self._thread, function, *arguments)
+
+
+async def to_its_end(close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Close something; raise a cancellation that comes meanwhile after that.
+
+    Else a stopped map would lose answers that are paid for, and leave connections and files.
+    """
+    closing = asyncio.create_task(close())
+    stop: asyncio.CancelledError | None = None
+    while not closing.done():
+        try:
+            await asyncio.wait([closing])
+        except asyncio.CancelledError as error:
+            stop = error
+    closing.result()
+    if stop is not None:
+        raise stop
 
 
 class AnswerReader:

@@ -170,6 +170,42 @@ def test_what_is_being_noted_at_the_end_does_not_come_after_it(tmp_path, monkeyp
     assert len(asked) == 1 and Runs(cache).all() == []
 
 
+@pytest.mark.parametrize("when", ["as it begins", "as it ends"])
+def test_a_map_that_is_cancelled_while_it_is_noted_is_not_noted_as_one_that_runs(
+    tmp_path, monkeypatch, when
+):
+    cache, keep = tmp_path / "answers.sqlite", Runs.keep
+    writes, may_write = threading.Event(), threading.Event()
+
+    def keep_late(self, run):
+        writes.set()
+        may_write.wait(PATIENCE)
+        keep(self, run)
+
+    async def noting():
+        job = SimpleNamespace(
+            progress=Progress(3), plan=SimpleNamespace(terms=Terms("model")), stopped=""
+        )
+        async with noted(cache, "mine", job, b"digest"):
+            if when == "as it begins":
+                await asyncio.Event().wait()
+
+    async def run():
+        map_run = asyncio.create_task(noting())
+        await asyncio.to_thread(writes.wait, PATIENCE)
+        map_run.cancel()
+        for _ in range(20):  # in which it would end
+            await asyncio.sleep(0)
+        may_write.set()
+        await asyncio.wait({map_run})
+        assert map_run.cancelled()
+
+    monkeypatch.setattr(Runs, "keep", keep_late)
+    asyncio.run(run())
+    left = ["it was interrupted"] if when == "as it begins" else []
+    assert [each.state for each in Runs(cache).all()] == left
+
+
 @pytest.mark.soak
 def test_the_cost_is_that_of_all_calls(tmp_path):
     cache = tmp_path / "answers.sqlite"
