@@ -28,6 +28,8 @@ async def stop_listening(server: asyncio.Server) -> None:
     raises then, and leaves the socket open. A timer goes on after all that a round has accepted,
     and before what the next one accepts.
     """
-    await asyncio.sleep(_MOMENT)
-    server.close()
+    try:
+        await asyncio.sleep(_MOMENT)
+    finally:
+        server.close()
     await asyncio.sleep(_MOMENT)  # asyncio begins to serve them

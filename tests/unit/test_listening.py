@@ -63,3 +63,17 @@ def test_a_server_whose_start_is_cancelled_does_not_listen(kind, steps, tmp_path
         assert len(watched) == before
 
     asyncio.run(cancelled())
+
+
+@pytest.mark.parametrize("steps", range(1, 4))
+def test_a_server_whose_end_is_cancelled_does_not_listen(steps):
+    async def cancelled():
+        server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+        ending = asyncio.create_task(stop_listening(server))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        ending.cancel()
+        await asyncio.wait({ending})
+        assert not server.is_serving()
+
+    asyncio.run(cancelled())
