@@ -88,18 +88,17 @@ class McpServer:
 
     async def disable(self) -> None:
         """Stop the server, and do not start it again."""
-        await self._end(McpStatus.DISABLED)
+        await self._end(lambda: self.standing.rest(McpStatus.DISABLED))
 
     async def restart(self) -> None:
         """Stop the server and start it again, resetting the count of its crashes."""
-        async with self._switching:
-            await self._end_owner()
-            self.start()
+        await self._end(self.start)
 
     async def close(self) -> None:
         """Stop it when the agent is closed."""
-        status = McpStatus.DISABLED
-        await self._end(status if self.standing.status is status else McpStatus.STOPPED)
+        disabled = McpStatus.DISABLED
+        status = disabled if self.standing.status is disabled else McpStatus.STOPPED
+        await self._end(lambda: self.standing.rest(status))
 
     async def login(self, show: Callable[[str], None], limit: float = 300) -> None:
         """Log in to a server over HTTP, store the tokens, and restart the connection.
@@ -127,10 +126,18 @@ class McpServer:
         oauth = await asyncio.to_thread(load_oauth)
         return oauth.Tokens(self.config, self._around.environment, self.redact)
 
-    async def _end(self, status: McpStatus) -> None:
-        async with self._switching:
-            await self._end_owner()
-            self.standing.rest(status)
+    async def _end(self, then: Callable[[], None]) -> None:
+        """End the owner task, and then do what follows.
+
+        Both are done also where nobody waits for them any more: a person may interrupt the wait.
+        """
+
+        async def switch() -> None:
+            async with self._switching:
+                await self._end_owner()
+                then()
+
+        await asyncio.shield(switch())
 
     async def _end_owner(self) -> None:
         owner = self._owner

@@ -290,6 +290,29 @@ def test_a_server_is_disabled_and_enabled(tmp_path):
         assert world.state.tools == ()
 
 
+@pytest.mark.parametrize("steps", [1, 3])
+@pytest.mark.parametrize("what", ["restart", "disable"])
+def test_what_was_begun_with_a_server_is_done_also_where_the_wait_is_interrupted(what, steps):
+    with McpWorld(GOOD) as world:
+        world.ready()
+        server = world.manager.server("good")
+
+        async def interrupt():
+            changing = asyncio.create_task(server.standing.change())
+            doing = asyncio.create_task(getattr(server, what)())
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            doing.cancel()
+            await changing
+            assert doing.cancelled()
+
+        world.run(interrupt())
+        if what == "disable":
+            assert world.state.status is McpStatus.DISABLED
+        else:
+            assert words_of(world.call("add", a=1, b=2)) == "3"
+
+
 def test_a_program_that_is_not_there():
     with McpWorld(
         McpServerConfig("none", "no-such-program-4711", startup_timeout_sec=LIMIT)
