@@ -182,13 +182,16 @@ class StdioTransport:
         """Stop it: close its input, then SIGTERM, then SIGKILL, each with a time limit."""
         with anyio.CancelScope(shield=True):
             self._outgoing.close()
-            if not await self._wait_for_end(_END_LIMIT):
-                self._process.kill()
-                await self._wait_for_end(_KILL_LIMIT)
-            self._note_end()
-            self._outgoing.abort()
-            self._noise.close()
-            self._incoming.close()
+            try:
+                if not await self._wait_for_end(_END_LIMIT):
+                    self._process.kill()
+                    await self._wait_for_end(_KILL_LIMIT)
+            finally:  # also where the task is cancelled, from which no scope protects it
+                self._process.kill(at_once=True)
+                self._note_end()
+                self._outgoing.abort()
+                self._noise.close()
+                self._incoming.close()
 
     def _start(self) -> Process:
         config = self._config
