@@ -266,6 +266,7 @@ class SessionElsewhere(Session):
                 came.result().close()
             raise
         finally:
+            came.cancel()  # a worker that comes now is sent away, since nobody would take it
             server.close()
 
     async def _take(self, turn_id: str, happened: list[Any], parent: Parent) -> bool:
