@@ -165,9 +165,11 @@ class Launcher:
                 channels, fds = make_channels(request, size, stdin, sent_ends)
                 try:
                     send_message(zygote.connection, message, fds)
-                except OSError:
+                except BaseException as error:  # KeyboardInterrupt too: a part may have been sent
                     channels.close()
                     zygote.dead = True
+                    if not isinstance(error, OSError):
+                        raise
                 else:
                     return channels
         raise FatalError(

@@ -112,11 +112,13 @@ class LauncherProcess:
             hello, _ = receive_message(self.connection)
             pid: int = json.loads(hello)["pid"]
             return pid
-        except (OSError, ValueError, KeyError):
+        except BaseException as error:  # KeyboardInterrupt too
             self._process.kill()
             self._process.wait()
             words = self.last_words()
             self.close()
+            if not isinstance(error, OSError | ValueError | KeyError):
+                raise
             raise FatalError(
                 f"The launcher of commands ({sys.executable} -I -S) does not run on this "
                 f"machine{words}."

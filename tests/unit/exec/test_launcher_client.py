@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_magics.exec import launcher_process
+from agent_magics.exec import launcher_client, launcher_process
 from agent_magics.exec.launcher_client import Launcher, shared_launcher
 from agent_magics.protocol.errors import FatalError, RespondToModel
 
@@ -435,3 +435,38 @@ def test_a_launcher_killed_again_and_again_does_not_harm_those_who_start(own):
     )
     assert not [message for message in told if not any(words in message for words in known)]
     assert output_of(own, ["echo", "x"]) == "x\n"
+
+
+def descriptors():
+    gc.collect()
+    return set(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.needs("machine Linux")
+def test_an_interrupt_while_a_request_is_sent_leaves_nothing_of_it(own, monkeypatch):
+    assert output_of(own, ["echo", "before"]) == "before\n"
+    before = descriptors()
+
+    def send_half(connection, data, fds=()):
+        connection.send(len(data).to_bytes(4, "big") + data[: len(data) // 2])
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(launcher_client, "send_message", send_half)
+        with pytest.raises(KeyboardInterrupt):
+            spawn(own, ["echo", "lost"], stdin=True)
+    assert descriptors() == before
+    assert output_of(own, ["echo", "after"]) == "after\n"
+
+
+@pytest.mark.needs("machine Linux")
+def test_an_interrupt_while_the_launcher_starts_leaves_nothing_of_it(monkeypatch):
+    before = descriptors()
+
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(launcher_process, "receive_message", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        launcher_process.LauncherProcess()
+    assert descriptors() == before
