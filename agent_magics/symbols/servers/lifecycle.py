@@ -229,9 +229,11 @@ class LanguageServer:
         process, self._process = self._process, None  # at once, so that it counts no more
         if starting is not None:
             starting.cancel()
-            await asyncio.wait({starting})
+        # First: a start that has just come to its end leaves them to whoever has taken them.
         if session is not None and process is not None:
             await self._drop(session, process)
+        if starting is not None:
+            await asyncio.wait({starting})
         self._problem = ""
 
     def forgive(self) -> None:

@@ -16,6 +16,7 @@ from agent_magics.symbols.servers.specs import ServerSpec
 from agent_magics.symbols.types import NotProvided, Position, Range, TextEdit
 from tests.support.language_servers.project import Project, project, run, spec
 
+LIMIT = 20.0  # seconds
 TEXT = "class A:\n    def f(self):\n        pass\n\n\ndef g():\n    return A().f()\n"
 
 
@@ -291,5 +292,32 @@ def test_a_file_that_is_no_text_of_the_project_is_refused(tmp_path):
         for name in ("link.py", "pipe.py", "missing.py"):
             with pytest.raises(RespondToModel, match=name.partition(".")[0]):
                 await found.provider.document_symbols(found.folder / name)
+
+    scenario(work, tmp_path)
+
+
+@pytest.mark.parametrize("steps", range(4))
+def test_a_cancelled_end_of_a_server_that_has_just_started_leaves_no_process(tmp_path, steps):
+    async def work(found: Project):
+        each = found.provider
+        server = await each.manager.get_or_start(each.spec, each.language, each.root, each.place)
+        stopped, reached = [], asyncio.Event()
+
+        async def stop_then():
+            while server.running is None:  # noqa: ASYNC110 - the very step that ends its start
+                await asyncio.sleep(0)
+            stopped.append(server._process)
+            reached.set()
+            await server.stop()
+
+        stopping = asyncio.create_task(stop_then())
+        starting = asyncio.create_task(server.session())
+        await reached.wait()
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        stopping.cancel()
+        await asyncio.wait({stopping, starting})
+        assert not server.is_running
+        assert await asyncio.to_thread(stopped[0].wait, LIMIT)
 
     scenario(work, tmp_path)
