@@ -108,7 +108,8 @@ class ServerManager:
         if looking is not None:
             looking.cancel()
         servers, self._servers = list(self._servers.values()), {}
-        await asyncio.gather(*(server.stop() for server in servers))
+        # Each is ended, also where nobody waits any more: no other place knows of them.
+        await asyncio.shield(asyncio.gather(*(server.stop() for server in servers)))
 
     async def _admit(self, server: LanguageServer) -> None:
         """Make room for a server that is about to start, and look after all from now on.

@@ -11,6 +11,7 @@ from agent_magics.symbols.servers.process import Workplace
 from agent_magics.symbols.servers.project import LanguageServers
 from tests.support.language_servers.project import Project, project, run, spec
 
+LIMIT = 20.0  # seconds
 TEXT = "def f():\n    pass\n"
 
 
@@ -188,3 +189,17 @@ def _other(found: Project, name: str, mode: str = "good") -> Project:
     folder = found.folder / name
     folder.mkdir()
     return Project(folder, spec(mode), found.manager)
+
+
+def test_an_end_of_all_that_is_cancelled_leaves_no_process(tmp_path):
+    async def work():
+        async with project(tmp_path) as found:
+            await found.provider.document_symbols(found.write("a.py", TEXT))
+            process = found.server._process
+            closing = asyncio.create_task(found.manager.close())
+            await asyncio.sleep(0)
+            closing.cancel()
+            await asyncio.wait({closing})
+            assert await asyncio.to_thread(process.wait, LIMIT)
+
+    run(work())
