@@ -77,7 +77,7 @@ class Restore:
     _paths: list[str] = field(default_factory=list)
     _going: set[str] = field(default_factory=set)
     _steps: list[_Restoration] = field(default_factory=list)
-    _undo: list[Callable[[], None]] = field(default_factory=list)
+    _undo: list[tuple[_Restoration, Callable[[], None]]] = field(default_factory=list)
 
     def apply(self, content: Callable[[str], bytes | None]) -> None:
         """Restore everything.
@@ -145,19 +145,24 @@ class Restore:
         with folder_of(step.change.path) as (folder, name):
             if now.kind == "folder":
                 try:
-                    os.rmdir(name, dir_fd=folder)
+                    self._do(
+                        step,
+                        lambda: os.rmdir(name, dir_fd=folder),
+                        lambda: make_folder(step.change.path, now.mode),
+                    )
                 except OSError:
                     if wanted.kind != "absent":
                         raise
                     self.kept_folders.append(step.change.path)
-                    return
-                self._undo.append(lambda: make_folder(step.change.path, now.mode))
             else:
                 self._check(step, folder, name)
-                step.backup = self._backup_of(step.change.path)
-                with folder_of(step.backup) as (aside, backup):
-                    os.rename(name, backup, src_dir_fd=folder, dst_dir_fd=aside)
-                self._undo.append(lambda: rename(step.backup, step.change.path))
+                backup = step.backup = self._backup_of(step.change.path)
+                with folder_of(backup) as (aside, other):
+                    self._do(
+                        step,
+                        lambda: os.rename(name, other, src_dir_fd=folder, dst_dir_fd=aside),
+                        lambda: rename(backup, step.change.path),
+                    )
 
     def _put(self, step: _Restoration, content: Callable[[str], bytes | None]) -> None:
         wanted, path = step.change.before, step.change.path
@@ -165,16 +170,17 @@ class Restore:
             return
         if wanted.kind == "folder":
             if step.now.kind != "folder":
-                make_folder(path, 0o700)
-                self._undo.append(lambda: remove_folder(path))
+                self._do(step, lambda: make_folder(path), lambda: remove_folder(path))
             return
         if not step.staged:
             self._stage(step, content)
         with folder_of(path) as (folder, name):
             if _differs_in_mode_only(step):
                 self._check(step, folder, name)
-                set_mode(path, wanted.mode)
-                self._undo.append(lambda: set_mode(path, step.now.mode))
+                now = step.now
+                self._do(
+                    step, lambda: set_mode(path, wanted.mode), lambda: set_mode(path, now.mode)
+                )
                 return
             if not step.backup and step.now.kind not in ("absent", "folder"):
                 self._check(step, folder, name)
@@ -182,17 +188,35 @@ class Restore:
                 back_up(name, os.path.basename(step.backup), folder)
             elif not step.backup and exists_at(name, folder):
                 raise OSError("something is there now")
-            os.replace(step.staged, name, src_dir_fd=folder, dst_dir_fd=folder)
-            has_backup = bool(step.backup)
-            self._undo.append(lambda: rename(step.backup, path) if has_backup else unlink(path))
+            backup = step.backup
+            self._do(
+                step,
+                lambda: os.replace(step.staged, name, src_dir_fd=folder, dst_dir_fd=folder),
+                lambda: rename(backup, path) if backup else unlink(path),
+            )
 
     def _settle_mode(self, step: _Restoration) -> None:
         """Set a folder's mode after its contents are in place."""
         wanted, now = step.change.before, step.now
         if wanted.kind == "folder" and (now.kind != "folder" or now.mode != wanted.mode):
-            set_mode(step.change.path, wanted.mode)
-            if now.kind == "folder":
-                self._undo.append(lambda: set_mode(step.change.path, now.mode))
+            self._do(
+                step,
+                lambda: set_mode(step.change.path, wanted.mode),
+                # One that was made is removed as a whole.
+                lambda: set_mode(step.change.path, now.mode) if now.kind == "folder" else None,
+            )
+
+    def _do(self, step: _Restoration, do: Callable[[], None], undo: Callable[[], None]) -> None:
+        """Do a single change, which `undo` reverses; noted first, as an interrupt may come between.
+
+        So `undo` changes nothing where `do` has not changed anything.
+        """
+        self._undo.append((step, undo))
+        try:
+            do()
+        except OSError:  # nothing was changed
+            self._undo.pop()
+            raise
 
     def _check(self, step: _Restoration, folder: int, name: str) -> None:
         status = os.lstat(name, dir_fd=folder)
@@ -210,11 +234,13 @@ class Restore:
         left = []
         for step in self._steps:  # first, so that the folders created for them can be removed
             _unlink_staged(step)
-        for undo in reversed(self._undo):
+        for step, undo in reversed(self._undo):
             try:
                 undo()
-            except OSError as error:
-                left.append(str(error.filename or error))
+            except OSError:
+                aside = f" (its content is in {step.backup})" if step.backup else ""
+                left.append(f"{step.change.path}{aside}")
+                step.backup = ""  # it stays
         return left
 
     def _clear(self) -> None:

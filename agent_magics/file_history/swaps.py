@@ -28,11 +28,12 @@ def make(folder: int, name: str, wanted: PathState, data: bytes, like: str) -> N
         os.fchmod(file.fileno(), wanted.mode)
 
 
-def make_folder(path: str, mode: int) -> None:
+def make_folder(path: str, mode: int = 0o700) -> None:
     """Create a folder."""
     with folder_of(path) as (folder, name):
         os.mkdir(name, 0o700, dir_fd=folder)
-    set_mode(path, mode)
+    if mode != 0o700:
+        set_mode(path, mode)
 
 
 def remove_folder(path: str) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -85,3 +86,39 @@ def test_a_file_that_changes_while_it_is_put_back_stays(tmp_path, monkeypatch):
             journal.undo()
     assert (root / "changed").read_text() == "mine\n"
     assert "you changed it since" in [each.reason for each in journal.undo().obstacles]
+
+
+@pytest.mark.parametrize("step", ["rename", "rmdir", "mkdir", "replace"])
+def test_an_interrupt_just_after_a_step_leaves_everything_as_it_was(tmp_path, step):
+    root, journal, before, after = _changed(tmp_path)
+    real = getattr(os, step)
+    with pytest.MonkeyPatch.context() as patched:
+
+        def interrupt(*args, **kwargs):
+            patched.undo()  # what puts things back is not interrupted
+            real(*args, **kwargs)
+            raise KeyboardInterrupt
+
+        patched.setattr(os, step, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            journal.undo()
+    assert crashing_undo.tree_of(root) == after
+    assert not journal.undo().obstacles
+    assert crashing_undo.tree_of(root) == before
+
+
+def test_a_content_that_cannot_be_put_back_again_is_kept_and_named(tmp_path, monkeypatch):
+    root, journal, _, _ = _changed(tmp_path)
+
+    def refuse(*args):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(workspace_restore, "make_folder", refuse)
+        patched.setattr(workspace_restore, "rename", refuse)
+        with pytest.raises(FatalError, match="not all of it could be put as it was") as failed:
+            journal.undo()
+    named = re.search(r"made/deep/c \(its content is in ([^)]+)\)", str(failed.value))
+    assert named is not None
+    assert Path(named[1]).read_text(encoding="utf-8") == "c\n"
+    assert not (root / "made").exists()
