@@ -15,7 +15,7 @@ from typing import Any
 
 from agent_magics.file_history.restore import Conflict, Restore, RestoreFailed, plan
 from agent_magics.file_history.states import ContentStore, PathChange, PathState
-from agent_magics.files.locks import hold
+from agent_magics.files.locks import append, hold
 from agent_magics.files.paths import read_judge
 from agent_magics.files.plain_files import load_json, open_plain, read_plain
 from agent_magics.protocol.codec import is_typed
@@ -116,6 +116,7 @@ class ChangeJournal:
         self._turns: dict[str, TurnChanges] = {}
         self._lock = threading.RLock()
         self._fd: int | None = None
+        self._owed = b""  # lines that could not be written
 
     # -- recording
     # ----------------------------------------------------------------------------------
@@ -179,19 +180,25 @@ class ChangeJournal:
             self._write({"forgotten": oldest})
 
     def _write(self, row: Mapping[str, Any]) -> None:
+        self._owed += json.dumps(row).encode("ascii") + b"\n"
         with suppress(OSError):  # without disk access, undo still works within this kernel
             if self._fd is None:
                 self._fd = self._open()
-            os.write(self._fd, json.dumps(row).encode("ascii") + b"\n")
+            append(self._fd, self._owed)
+            self._owed = b""
 
     def _open(self) -> int:
         os.makedirs(self.folder, mode=0o700, exist_ok=True)
         # The lock shows other kernels that this one is alive, so that they do not use the journal.
         opened = open_plain(f"{self.folder}/{FILE}", os.O_RDWR | os.O_APPEND | os.O_CREAT)
-        hold(opened)
-        self._on_open()
-        if os.fstat(opened).st_size == 0:
-            os.write(opened, json.dumps(self.about).encode("ascii") + b"\n")
+        try:
+            hold(opened)
+            self._on_open()
+            if os.fstat(opened).st_size == 0:
+                append(opened, json.dumps(self.about).encode("ascii") + b"\n")
+        except BaseException:
+            os.close(opened)
+            raise
         return opened
 
     def close(self) -> None:

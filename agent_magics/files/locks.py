@@ -85,6 +85,17 @@ def release(descriptor: int) -> None:
     os.close(descriptor)
 
 
+def append(descriptor: int, data: bytes) -> None:
+    """Append all of the data to a locked file, or none of it."""
+    size, rest = os.fstat(descriptor).st_size, memoryview(data)
+    try:
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+    except BaseException:
+        os.ftruncate(descriptor, size)  # a part of it is there, where the disk has become full
+        raise
+
+
 def is_held(path: str | os.PathLike[str]) -> bool | None:
     """Return whether a process has locked a file or folder.
 

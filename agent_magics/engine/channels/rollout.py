@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from agent_magics.files.beneath import closing_descriptor
-from agent_magics.files.locks import FileHeld, open_locked, release
+from agent_magics.files.locks import FileHeld, append, open_locked, release
 from agent_magics.protocol.codec import to_json
 from agent_magics.protocol.errors import FatalError, clause
 from agent_magics.protocol.events import Event, ReasoningDelta, TextDelta, TurnDiffUpdated, Warned
@@ -82,7 +82,7 @@ class Rollout:
             rest = os.pread(fd, os.fstat(fd).st_size - size, size)
             aside = os.open(f"{self.path}.damaged", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             with closing_descriptor(aside):
-                _write_all(aside, rest)
+                append(aside, rest)
             os.ftruncate(fd, size)
 
     def write(self, happened: Iterable[Event | Entry]) -> None:
@@ -98,7 +98,7 @@ class Rollout:
         with self._lock:
             try:
                 data = b"".join(map(_line, [*self._owed, *self._gap(), *kept]))
-                _write_all(self._opened(), data)
+                append(self._opened(), data)
             except Exception as error:
                 self._miss(kept, error)
                 raise
@@ -159,7 +159,7 @@ class Rollout:
             raise FatalError(HELD) from None
         try:
             if os.fstat(fd).st_size == 0:
-                _write_all(fd, _line(self._begun()))
+                append(fd, _line(self._begun()))
             else:
                 _cut_to_lines(fd)
         except BaseException:
@@ -192,18 +192,6 @@ def _cut_to_lines(fd: int) -> None:
             break
         size -= len(tail) - tail.rfind(b"\n") - 1
     os.ftruncate(fd, size)
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    """Append all of the data to a file, or none of it."""
-    rest = memoryview(data)
-    try:
-        while rest:
-            rest = rest[os.write(fd, rest) :]
-    except OSError:
-        # A part of it is there, where the disk has become full.
-        os.ftruncate(fd, os.fstat(fd).st_size - (len(data) - len(rest)))
-        raise
 
 
 def _line(happened: Event | Entry) -> bytes:
