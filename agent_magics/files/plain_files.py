@@ -110,9 +110,12 @@ def open_plain(
     """
     flags |= _FLAGS | (0 if links else os.O_NOFOLLOW)
     descriptor = _open(path, flags, mode, folder)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise NotPlain(errno.EINVAL, "it is no regular file", os.fspath(path))
+    except BaseException:
         os.close(descriptor)
-        raise NotPlain(errno.EINVAL, "it is no regular file", os.fspath(path))
+        raise
     return descriptor
 
 

@@ -388,8 +388,13 @@ class _Swap:
         return folder
 
     def _make_folder(self, name: str, parent: int) -> None:
-        os.mkdir(name, dir_fd=parent)
+        # Noted first: an interrupt may come right after it was made.
         self._made.append((os.dup(parent), name))
+        try:
+            os.mkdir(name, dir_fd=parent)
+        except OSError:  # it was not, or by someone else
+            os.close(self._made.pop()[0])
+            raise
 
     def _new_name(self, folder: int) -> str:
         name = f".agent-patch-{secrets.token_hex(8)}.tmp"

@@ -1,5 +1,6 @@
 """What a file is seen to have changed by, and who keeps what was read by it."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -106,3 +107,18 @@ def test_what_was_written_a_moment_ago_is_read_again_though_it_looks_the_same(
         kept.file().chmod(0o600)
         reader = reader or kept()
         assert word in str(reader.read())
+
+
+def test_a_file_that_cannot_be_looked_at_is_not_kept_open(tmp_path, monkeypatch):
+    file = tmp_path / "file"
+    file.write_text("x")
+    before = os.listdir("/proc/self/fd")
+
+    def refuse(descriptor):
+        raise OSError(errno.ESTALE, "Stale file handle")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fstat", refuse)
+        with pytest.raises(OSError, match="Stale"):
+            plain_files.read_plain(file)
+    assert os.listdir("/proc/self/fd") == before

@@ -1,5 +1,6 @@
 """How a patch reaches the disk: all of it or nothing, whatever happens meanwhile."""
 
+import errno
 import json
 import os
 import subprocess
@@ -32,6 +33,53 @@ def test_a_folder_that_goes_away_with_its_file_is_not_made_anew(tmp_path, monkey
         plan.apply()
     assert [path.name for path in tmp_path.iterdir()] == ["aside"]
     assert (tmp_path / "aside/f").read_text(encoding="utf-8") == "old\n"
+
+
+def _adding(folder):
+    patch = "*** Begin Patch\n*** Add File: made/deep/f\n+new\n*** End Patch\n"
+    return plan_patch(parse_patch(patch), folder.joinpath)
+
+
+def test_no_folder_stays_that_was_made_where_no_descriptor_was_left(tmp_path, monkeypatch):
+    def refuse(descriptor):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "dup", refuse)
+        with pytest.raises(RespondToModel, match=r"made/deep/f .*; nothing was changed"):
+            _adding(tmp_path).apply()
+    assert os.listdir(tmp_path) == []
+
+
+def test_no_folder_stays_where_an_interrupt_comes_just_after_it_was_made(tmp_path):
+    mkdir = os.mkdir
+    with pytest.MonkeyPatch.context() as patched:
+
+        def interrupt(*args, **kwargs):
+            patched.undo()
+            mkdir(*args, **kwargs)
+            raise KeyboardInterrupt
+
+        patched.setattr(os, "mkdir", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            _adding(tmp_path).apply()
+    assert os.listdir(tmp_path) == []
+    _adding(tmp_path).apply()
+    assert (tmp_path / "made/deep/f").read_text(encoding="utf-8") == "new\n"
+
+
+def test_a_folder_that_someone_else_makes_meanwhile_stays(tmp_path):
+    mkdir = os.mkdir
+    with pytest.MonkeyPatch.context() as patched:
+
+        def make_before(*args, **kwargs):
+            mkdir(*args, **kwargs)
+            mkdir(*args, **kwargs)
+
+        patched.setattr(os, "mkdir", make_before)
+        with pytest.raises(RespondToModel, match="nothing was changed"):
+            _adding(tmp_path).apply()
+    assert os.listdir(tmp_path) == ["made"]
 
 
 @pytest.mark.soak
