@@ -9,10 +9,11 @@ import errno
 import json
 import os
 import re
+import secrets
 import stat
-import tempfile
 import time
 import tomllib
+from contextlib import suppress
 from itertools import accumulate, count
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -209,14 +210,16 @@ def replace_file(path: Path, content: bytes, mode: int = 0o600) -> None:
     Raises:
         OSError: it could not be written; the old file is unchanged.
     """
-    fd, beside = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)  # mode 0600
+    # Named first: an interrupt may come just after it was made.
+    beside = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
     try:
-        with os.fdopen(fd, "wb") as file:
+        with os.fdopen(open_plain(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
             file.write(content)
             file.flush()
-            os.fchmod(fd, mode)
-            os.fsync(fd)
-        Path(beside).replace(path)
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+        beside.replace(path)
     except BaseException:
-        Path(beside).unlink(missing_ok=True)
+        with suppress(OSError):
+            beside.unlink()
         raise

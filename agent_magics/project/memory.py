@@ -201,13 +201,13 @@ class NoteFolder(Trustable[StoredNotes]):
                 return
             temporary = f".{name}.{secrets.token_hex(4)}"
             mode = 0o644 if self.scope == "project" else 0o600
-            descriptor = create_file(temporary, folder, mode)
             try:
-                with os.fdopen(descriptor, "wb") as file:
+                with os.fdopen(create_file(temporary, folder, mode), "wb") as file:
                     file.write(content.encode())
                 os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
             except BaseException:
-                os.unlink(temporary, dir_fd=folder)
+                with suppress(OSError):  # an interrupt may come just after the rename
+                    os.unlink(temporary, dir_fd=folder)
                 raise
 
     def _opened(self, *, make: bool = False) -> AbstractContextManager[int]:

@@ -122,3 +122,24 @@ def test_a_file_that_cannot_be_looked_at_is_not_kept_open(tmp_path, monkeypatch)
         with pytest.raises(OSError, match="Stale"):
             plain_files.read_plain(file)
     assert os.listdir("/proc/self/fd") == before
+
+
+@pytest.mark.parametrize(("step", "left"), [("open", "old"), ("fsync", "old"), ("replace", "new")])
+def test_an_interrupt_just_after_a_step_leaves_nothing_beside_a_file(tmp_path, step, left):
+    file = tmp_path / "file"
+    file.write_text("old")
+    real = getattr(os, step)
+    with pytest.MonkeyPatch.context() as patched:
+
+        def interrupt(*args, **kwargs):
+            patched.undo()
+            made = real(*args, **kwargs)
+            if step == "open":
+                os.close(made)
+            raise KeyboardInterrupt
+
+        patched.setattr(os, step, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            plain_files.replace_file(file, b"new")
+    assert os.listdir(tmp_path) == ["file"]
+    assert file.read_text() == left

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -300,3 +301,33 @@ def test_the_most_relevant_come_first() -> None:
 def test_the_table_of_contents_keeps_to_its_budget(notes: list[Note]) -> None:
     text = render_contents(notes)
     assert len(text.encode("utf-8", "replace")) <= MOST_TOKENS * 3
+
+
+def test_an_interrupt_just_after_a_note_was_written_is_told_as_one(workspace: Path) -> None:
+    folder = note_folders(workspace)["user"]
+    replace = os.replace
+    with pytest.MonkeyPatch.context() as patched:
+
+        def interrupt(*args: str, **kwargs: int) -> None:
+            replace(*args, **kwargs)
+            raise KeyboardInterrupt
+
+        patched.setattr(os, "replace", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            folder.write("a", "text\n")
+    assert os.listdir(folder.folder) == ["a.md"]
+
+
+def test_an_interrupt_just_after_a_note_was_begun_leaves_nothing(workspace: Path) -> None:
+    folder = note_folders(workspace)["user"]
+    create = memory.create_file
+    with pytest.MonkeyPatch.context() as patched:
+
+        def interrupt(*args: Any) -> None:
+            os.close(create(*args))
+            raise KeyboardInterrupt
+
+        patched.setattr(memory, "create_file", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            folder.write("a", "text\n")
+    assert os.listdir(folder.folder) == []
