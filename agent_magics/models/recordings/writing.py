@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from agent_magics.files.locks import LONGEST_WAIT, FileHeld, open_locked
+from agent_magics.files.locks import LONGEST_WAIT, FileHeld, append, open_locked
 from agent_magics.files.plain_files import load_json, replace_file
 from agent_magics.models.recordings.format import (
     Exchange,
@@ -46,7 +46,7 @@ def start_recording(path: Path, header: Header) -> str:
         content = file.read()
         if content.strip():
             return parse_recording(content, path).notice
-        file.write(header_line(header))
+        append(file.fileno(), header_line(header))
         return ""
 
 

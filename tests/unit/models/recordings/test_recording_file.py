@@ -4,6 +4,7 @@ import fcntl
 import json
 import multiprocessing
 import os
+import resource
 import threading
 
 import pytest
@@ -54,6 +55,20 @@ def test_a_file_that_is_something_else_is_not_written_to(tmp_path):
     with pytest.raises(FatalError, match="not JSON"):
         start_recording(path, Header("hand"))
     assert path.read_text(encoding="utf-8") == "my notes\n"
+
+
+def test_a_recording_that_a_full_disk_cuts_off_as_it_begins_can_begin_later(tmp_path):
+    path, limits = tmp_path / "r.jsonl", resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20, limits[1]))
+    try:
+        with pytest.raises(FatalError, match="Cannot write the recording"):
+            start_recording(path, Header("hand"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_bytes() == b""
+    assert start_recording(path, Header("hand")) == ""
+    append_exchange(path, exchange("a"))
+    assert prompts(path) == ["a"]
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path):
