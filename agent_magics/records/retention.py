@@ -37,7 +37,7 @@ def delete(folder: Path, conversation: str) -> None:
     """Delete a conversation, and its journal for undoing file changes.
 
     Raises:
-        FatalError: there is none, or a running kernel uses it.
+        FatalError: there is none, a running kernel uses it, or the disk refused.
     """
     path = find(folder, conversation)
     if is_held(path):
@@ -45,6 +45,8 @@ def delete(folder: Path, conversation: str) -> None:
             f"Conversation {path.stem} is open; close it first, or begin another (%agent reset)."
         )
     remove(path)
+    if path.exists():
+        raise FatalError(f"{path} cannot be deleted.")
     shutil.rmtree(folder.with_name("changes") / path.stem, ignore_errors=True)
 
 
@@ -67,7 +69,8 @@ def pin(folder: Path, conversation: str, *, pinned: bool = True) -> None:
 def remove(path: Path) -> None:
     """Delete a record with the files beside it, and its day's folder if that is then empty."""
     with suppress(OSError):
-        for each in (path, path.with_suffix(PINNED), Path(f"{path}.damaged")):
-            each.unlink(missing_ok=True)
         shutil.rmtree(path.with_suffix(PAST), ignore_errors=True)
+        # The record last: what stays of one that is interrupted is found by it.
+        for each in (path.with_suffix(PINNED), Path(f"{path}.damaged"), path):
+            each.unlink(missing_ok=True)
         path.parent.rmdir()

@@ -1,17 +1,19 @@
 """The list of conversations: what records say, whatever becomes of the index."""
 
+import errno
 import itertools
 import json
 import os
 import random
 import select
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from agent_magics.protocol.codec import to_json
+from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import TurnAborted, TurnCompleted, TurnFailed, TurnStarted
 from agent_magics.protocol.records import RecordBegun
 from agent_magics.records import index
@@ -45,6 +47,44 @@ def turn(number: int, prompt: str, kind=TurnCompleted, **fields) -> list:
 @pytest.fixture
 def always_written(monkeypatch):
     monkeypatch.setattr(index, "_WORTH_WRITING", -1)
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_a_record_whose_deletion_is_interrupted_is_found_until_it_is_deleted(
+    tmp_path, monkeypatch, number
+):
+    path = record(tmp_path, 1)
+    path.with_suffix(".past").mkdir()
+    path.with_suffix(".past").joinpath("x").touch()
+    pin(tmp_path, path.stem)
+    unlink, left = os.unlink, itertools.count(-number)
+
+    def interrupt(*args, **kwargs):
+        unlink(*args, **kwargs)
+        if next(left) == 0:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "unlink", interrupt)
+        with suppress(KeyboardInterrupt):
+            delete(tmp_path, path.stem)
+    if path.exists():
+        delete(tmp_path, path.stem)
+    assert [each for each in tmp_path.rglob("*") if each.is_file()] == []
+
+
+def test_a_record_that_cannot_be_deleted_is_not_told_as_deleted(tmp_path, monkeypatch):
+    path = record(tmp_path, 1)
+
+    def refuse(*args, **kwargs):
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "unlink", refuse)
+        with pytest.raises(FatalError, match="cannot be deleted"):
+            delete(tmp_path, path.stem)
+    delete(tmp_path, path.stem)
+    assert not path.exists()
 
 
 @pytest.mark.usefixtures("always_written")
