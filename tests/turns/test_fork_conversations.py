@@ -1,11 +1,13 @@
 """A fork has an id of its own and shares the past on disk; the parent goes on."""
 
+import errno
 import resource
 from contextlib import contextmanager
 
 import pytest
 
 from agent_magics import Agent, Call, FatalError, ScriptedModel, conversations, tool
+from agent_magics.engine.channels.rollout import Rollout
 from agent_magics.protocol.items import UserMessage
 from agent_magics.records.places import rollout_folder
 from agent_magics.records.retention import delete
@@ -79,6 +81,25 @@ def test_a_turn_that_is_not_there_is_one_sentence():
         for turn in (-1, 2):
             with pytest.raises(FatalError, match="has 1 ended turn; there is no turn"):
                 agent.fork(turn)
+
+
+@pytest.mark.parametrize("failure", [OSError(errno.ENOSPC, "No space left"), KeyboardInterrupt()])
+@pytest.mark.parametrize("step", ["begin", "write"])
+def test_a_fork_that_is_interrupted_or_refused_leaves_nothing_on_disk(monkeypatch, step, failure):
+    real = getattr(Rollout, step)
+    with grown("one") as agent:
+        before = sorted(rollout_folder().rglob("*"))
+
+        def fail(rollout, *args):
+            if rollout.path in before:
+                return real(rollout, *args)
+            raise failure
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Rollout, step, fail)
+            with pytest.raises((FatalError, KeyboardInterrupt)):
+                agent.session.fork(name="other")
+        assert sorted(rollout_folder().rglob("*")) == before
 
 
 def test_the_turn_at_work_is_not_in_the_fork():

@@ -72,7 +72,9 @@ class Archive:
         Raises:
             FatalError: there is no such turn, or the record cannot be written.
         """
-        from agent_magics.records.forking import share_past  # noqa: PLC0415 - few are forked
+        # Late: few are forked.
+        from agent_magics.records.forking import share_past  # noqa: PLC0415
+        from agent_magics.records.retention import remove  # noqa: PLC0415
 
         folder = self._recorded("fork")
         turns = parent.history.turns
@@ -85,11 +87,15 @@ class Archive:
         child = uuid.uuid4().hex
         path = new_path(folder, child)
         before = turns[turn] if turn < len(turns) else ""
-        past = share_past(find(folder, parent.id), path, before)
-        begun = replace(
-            self._describe(child), past=past, memory=parent.memory, has_code=parent.has_code
-        )
-        _write(Rollout(path, lambda: begun), [ConversationNamed(name=name)] if name else [])
+        try:
+            past = share_past(find(folder, parent.id), path, before)
+            begun = replace(
+                self._describe(child), past=past, memory=parent.memory, has_code=parent.has_code
+            )
+            _write(Rollout(path, lambda: begun), [ConversationNamed(name=name)] if name else [])
+        except BaseException:
+            remove(path)
+            raise
         return child
 
     def rename(self, conversation: str, name: str) -> None:
