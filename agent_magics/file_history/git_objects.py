@@ -13,7 +13,7 @@ import struct
 import subprocess
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agent_magics.files.git.repositories import git_folders
@@ -83,21 +83,25 @@ class GitFiles:
             sizes: maximal bytes of each object, by its id; a larger one is truncated, and
                 those after it are missing.
         """
-        with tempfile.TemporaryDirectory(prefix="agent-magics-") as folder:
-            for name in ("objects/info", "refs"):
-                os.makedirs(f"{folder}/{name}")
-            for name, text in (
-                ("HEAD", "ref: refs/heads/none\n"),
-                ("objects/info/alternates", f"{self.objects}\n"),
-                ("wanted", "".join(f"{each}\n" for each in sizes)),
-            ):
-                with open(f"{folder}/{name}", "w", encoding="utf-8") as file:
-                    file.write(text)
-            most = sum(sizes.values()) + len(sizes) * _LONGEST_HEADER
-            try:
+        most = sum(sizes.values()) + len(sizes) * _LONGEST_HEADER
+        try:
+            with tempfile.TemporaryDirectory(prefix="agent-magics-") as folder:
+                self._borrow(folder, sizes)
                 return _read_batch(self._cat(folder, most))
-            except OSError:
-                return {}
+        except OSError:  # such as a full disk
+            return {}
+
+    def _borrow(self, folder: str, wanted: Iterable[str]) -> None:
+        """Make the empty repository that borrows the objects, and the list of wanted ones."""
+        for name in ("objects/info", "refs"):
+            os.makedirs(f"{folder}/{name}")
+        for name, text in (
+            ("HEAD", "ref: refs/heads/none\n"),
+            ("objects/info/alternates", f"{self.objects}\n"),
+            ("wanted", "".join(f"{each}\n" for each in wanted)),
+        ):
+            with open(f"{folder}/{name}", "w", encoding="utf-8") as file:
+                file.write(text)
 
     def _cat(self, folder: str, most: int) -> bytes:
         """Return git's output for the wanted objects, up to `most` bytes."""

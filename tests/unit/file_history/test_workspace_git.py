@@ -3,6 +3,7 @@
 import os
 import resource
 import subprocess
+import tempfile
 import zlib
 from pathlib import Path
 
@@ -198,3 +199,15 @@ def test_a_spoilt_object_costs_neither_memory_nor_time(root, spoil, monkeypatch)
 
     assert _change(root, change)["a"] is None
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300 << 10  # KiB
+
+
+def test_a_change_is_seen_though_no_disk_has_room_for_what_asks_git(root, monkeypatch, tmp_path):
+    monkeypatch.setattr(workspace_scan, "_CLOCK_TICK", 0)
+    memory = WorkspaceMemory(str(root))
+    memory.begin()
+    (root / "a").write_text("new")
+    with monkeypatch.context() as patched:
+        patched.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+        [change] = memory.end().changes
+    assert change.path == f"{root}/a"
+    assert change.before.why == "git could not give its content back"
