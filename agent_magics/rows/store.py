@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from statistics import median_low
 from typing import Any, ClassVar, NamedTuple, TypeAlias
@@ -149,13 +149,15 @@ class AnswerStore:
         self._waiting: list[tuple[bytes, Stored]] = []
         self._thens: list[Then] = []  # of each of those
         self._more, self._is_closing = asyncio.Event(), False
-        try:
+        with ExitStack() as failing:
+            if self._folder is not None:
+                failing.callback(self._folder.cleanup)
+            failing.callback(self._thread.shutdown)
             with using(self.path):
                 self._file = self._thread.submit(AnswerFile, self.path, model).result()
+                failing.callback(lambda: self._thread.submit(self._file.close).result())
                 self._reader = AnswerReader(self.path)
-        except FatalError:
-            self._thread.shutdown()
-            raise
+            failing.pop_all()
         self._writing = asyncio.create_task(self._write_groups())
         self.newest = self._file.newest
 
@@ -383,11 +385,11 @@ class AnswerFile:
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield
+            self._connection.execute("COMMIT")
         except BaseException:
             with suppress(sqlite3.Error):  # a full disk may have ended it already
                 self._connection.execute("ROLLBACK")
             raise
-        self._connection.execute("COMMIT")
 
 
 _PAGES = ("page_count", "freelist_count", "page_size")

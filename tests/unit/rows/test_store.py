@@ -1,12 +1,15 @@
 """Answers on disk: found again, written in groups, and there after kill -9."""
 
 import asyncio
+import errno
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -51,6 +54,42 @@ def found_in(path, keys):
         return reader.find(keys)
     finally:
         reader.close()
+
+
+def test_a_store_that_cannot_be_opened_leaves_no_file_thread_or_descriptor(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def refuse(path):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    async def run():
+        before = len(os.listdir("/proc/self/fd")), threading.active_count()
+        with pytest.raises(FatalError, match="Too many open files") as failed:
+            AnswerStore(None)
+        # While the error is shown, what it holds is not collected.
+        assert failed.value.__traceback__ is not None
+        assert (len(os.listdir("/proc/self/fd")), threading.active_count()) == before
+        assert os.listdir(tmp_path) == []
+
+    monkeypatch.setattr(store, "AnswerReader", refuse)
+    asyncio.run(run())
+
+
+def test_answers_that_a_reader_keeps_from_being_written_keep_no_later_ones_from_it(tmp_path):
+    """Only without a log does a reader do so."""
+    path = tmp_path / "a.sqlite"
+    with closing(AnswerFile(path)) as file, closing(sqlite3.connect(path)) as reader:
+        file._connection.execute("PRAGMA journal_mode = DELETE")
+        file._connection.execute("PRAGMA busy_timeout = 0")
+        file._log = None
+        file.write([(b"0", Stored(b'"a"', 1, None))])
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM answers").fetchall()
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            file.write([(b"1", Stored(b'"a"', 1, None))])
+        reader.rollback()
+        file.write([(b"2", Stored(b'"a"', 1, None))])
+    assert found_in(path, [b"0", b"1", b"2"]).keys() == {b"0", b"2"}
 
 
 def test_answers_are_found_by_their_keys(tmp_path):
