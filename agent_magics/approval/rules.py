@@ -8,6 +8,7 @@ command that is not understood is never allowed.
 import hashlib
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
 from fnmatch import fnmatchcase
@@ -276,11 +277,25 @@ class RuleBook:
     def _rewrite(self, text: str, *, trust: bool) -> None:
         """Replace the project's file by a valid text."""
         parse_rules(text, self.project_file, "project")
-        write_text(self.project_file, text)
-        if trust:
-            # The digest of the intended text, in case the file has changed since.
-            self._trusted.keep(hashlib.sha256(text.encode("utf-8")).hexdigest())
+        # Of the intended text, in case the file has changed since.
+        digest = hashlib.sha256(text.encode("utf-8")).hexdigest()
+        try:
+            write_text(self.project_file, text)
+            if trust:
+                self._trusted.keep(digest)
+        except BaseException:
+            if self._trusted.read() != digest:
+                self._put_back()
+            raise
         self.project = read_rules(self.project_file, "project")
+
+    def _put_back(self) -> None:
+        """Give the project's file the content that it had, so that it is as trusted as it was."""
+        with suppress(OSError):
+            if self.project.digest:
+                write_text(self.project_file, self.project.text)
+            else:
+                self.project_file.unlink()
 
 
 def _is_strict(rule: Rule) -> bool:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from agent_magics.approval.rules import ProposedRule, RuleBook
 from agent_magics.config_files.places import trust_folder, user_rules_file
+from agent_magics.config_files.trust import TrustedDigest
 from agent_magics.protocol.errors import FatalError
 
 HEAD = '[[rule]]\npermission = "{}"\npattern = {}\ndecision = "{}"\n'
@@ -424,3 +425,36 @@ def test_a_rule_by_hand_for_git_covers_its_known_options_only(book):
     assert said(rules, "make all") == ("allow", "default")
     for line in ("git diff --no-index /etc/shadow /dev/null", "git diff /etc/shadow /dev/null"):
         assert said(rules, line) is None
+
+
+@pytest.mark.parametrize("before", [rule("command", ["ls"], "allow"), ""])
+@pytest.mark.parametrize("failure", [FatalError("a full disk"), KeyboardInterrupt()])
+def test_a_rule_whose_trust_cannot_be_kept_is_not_added(book, monkeypatch, before, failure):
+    made = book(project=before, trust=bool(before))
+
+    def refuse(trusted, digest):
+        raise failure
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TrustedDigest, "keep", refuse)
+        with pytest.raises(type(failure)):
+            made.add(ProposedRule("command", ("echo",)), "for the test")
+    made.refresh()
+    assert (made.project.text, made.is_trusted) == (before, bool(before))
+    made.add(ProposedRule("command", ("echo",)), "for the test")
+    assert made.is_trusted and len(made.project.rules) == 1 + bool(before)
+
+
+def test_a_rule_that_is_interrupted_once_its_trust_is_kept_is_added(book, monkeypatch):
+    made, keep = book(), TrustedDigest.keep
+
+    def interrupt(trusted, digest):
+        keep(trusted, digest)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TrustedDigest, "keep", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            made.add(ProposedRule("command", ("echo",)), "for the test")
+    made.refresh()
+    assert made.is_trusted and len(made.project.rules) == 1
