@@ -16,7 +16,7 @@ from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 
-from agent_magics.files.beneath import open_file, open_folder
+from agent_magics.files.beneath import closing_descriptor, open_file, open_folder
 from agent_magics.files.folders import FolderWalk, WalkRights
 from agent_magics.files.paths import second_name_judge
 
@@ -128,27 +128,35 @@ class SearchedFiles:
         except OSError:
             self.unreadable += len(names)
             return
-        for name in names:
-            try:
-                descriptor = open_file(name, parent)
-            except OSError:
-                self.unreadable += 1
-                continue
+        with closing_descriptor(parent):
+            for name in names:
+                try:
+                    descriptor = open_file(name, parent)
+                except OSError:
+                    self.unreadable += 1
+                    continue
+                if self._takes(descriptor, f"{folder}/{name}"):
+                    opened[_moved(descriptor)] = f"{folder}/{name}"
+                else:
+                    os.close(descriptor)
+
+    def _takes(self, descriptor: int, path: str) -> bool:
+        """Tell whether an opened file is searched; where not, count why."""
+        try:
             status = os.fstat(descriptor)
             is_second = self.rights.judge is not None and self._is_second(status)
             if not stat.S_ISREG(status.st_mode) or is_second:
                 self.protected += 1
-                os.close(descriptor)
             elif status.st_size >= _SNIFFED_FROM_SIZE and _is_binary(descriptor):
                 self.searched -= 1
-                os.close(descriptor)
             elif status.st_size > LONGEST_LINE and _has_long_line(descriptor, status.st_size):
                 self.searched -= 1
-                self.too_long.append(f"{folder}/{name}")
-                os.close(descriptor)
+                self.too_long.append(path)
             else:
-                opened[_moved(descriptor)] = f"{folder}/{name}"
-        os.close(parent)
+                return True
+        except OSError:  # a block of it cannot be read
+            self.unreadable += 1
+        return False
 
 
 def _most_at_once() -> int:

@@ -88,7 +88,7 @@ def open_regular(path: Path, shown: str, is_withheld: Callable[[str], bool] | No
         raise RespondToModel(explain(error, path, shown, is_withheld)) from None
     try:
         _refuse_irregular(os.fstat(descriptor), shown)
-    except RespondToModel:
+    except BaseException:
         os.close(descriptor)
         raise
     return descriptor

@@ -1,5 +1,6 @@
 """Both engines find the same lines; neither can hang, leak or run off."""
 
+import errno
 import os
 import re
 import resource
@@ -497,3 +498,20 @@ def test_a_long_line_is_found_wherever_it_is(lengths, ends, block):
         file.flush()
         found = search_files._has_long_line(file.fileno(), len(content))
     assert found == any(length > 20 for length in lengths)
+
+
+def test_a_file_of_which_a_block_cannot_be_read_is_counted_and_not_kept_open(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", NO_RIPGREP)
+    monkeypatch.setattr(search_files, "LONGEST_LINE", 10)
+    write(tmp_path / "large", "foo\n" * 5)
+    write(tmp_path / "small", "foo\n")
+    before = os.listdir("/proc/self/fd")
+
+    def refuse(*args):
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pread", refuse)
+        found = search(tmp_path, "foo", cwd=tmp_path)
+    assert (lines(found), found.unreadable) == (["small:1"], 1)
+    assert os.listdir("/proc/self/fd") == before
