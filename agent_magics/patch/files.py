@@ -259,8 +259,10 @@ def write_all(writes: Sequence[FileWrite]) -> None:
             ) from error
         raise
     finally:
-        swap.clean_up()
-        swap.close()
+        try:
+            swap.clean_up()
+        finally:
+            swap.close()
     # These writes were approved; otherwise the tripwire would undo them after the next command.
     shared_tripwire().accept(str(write.path) for write in writes)
 
@@ -364,11 +366,16 @@ class _Swap:
                 os.unlink(write.path.name, dir_fd=folder)
 
     def clean_up(self) -> None:
-        """Remove temporary files."""
-        for folder, name in self._litter:
-            with suppress(OSError):
-                os.unlink(name, dir_fd=folder)
-        self._litter.clear()
+        """Remove temporary files, the rest of them too where an interrupt comes meanwhile."""
+        try:
+            while self._litter:
+                folder, name = self._litter[-1]
+                with suppress(OSError):
+                    os.unlink(name, dir_fd=folder)
+                self._litter.pop()
+        except BaseException:
+            self.clean_up()
+            raise
 
     def close(self) -> None:
         """Close the folders' descriptors."""

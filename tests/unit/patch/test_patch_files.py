@@ -68,6 +68,27 @@ def test_no_folder_stays_where_an_interrupt_comes_just_after_it_was_made(tmp_pat
     assert (tmp_path / "made/deep/f").read_text(encoding="utf-8") == "new\n"
 
 
+def test_an_interrupt_once_all_is_written_leaves_no_old_content_beside_it(tmp_path):
+    patch = "*** Begin Patch\n"
+    for name in ("a", "b"):
+        (tmp_path / name).write_text("old\n", encoding="utf-8")
+        patch += f"*** Update File: {name}\n@@\n-old\n+new\n"
+    plan = plan_patch(parse_patch(f"{patch}*** End Patch\n"), tmp_path.joinpath)
+    before = os.listdir("/proc/self/fd")
+    with pytest.MonkeyPatch.context() as patched:
+
+        def interrupt(*args, **kwargs):
+            patched.undo()
+            raise KeyboardInterrupt
+
+        patched.setattr(os, "unlink", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            plan.apply()
+    assert sorted(os.listdir(tmp_path)) == ["a", "b"]
+    assert {(tmp_path / name).read_text(encoding="utf-8") for name in ("a", "b")} == {"new\n"}
+    assert os.listdir("/proc/self/fd") == before
+
+
 def test_a_folder_that_someone_else_makes_meanwhile_stays(tmp_path):
     mkdir = os.mkdir
     with pytest.MonkeyPatch.context() as patched:
