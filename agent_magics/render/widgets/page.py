@@ -29,6 +29,11 @@ class PageWidget(anywidget.AnyWidget):
         self.comm.handle_msg = self._handle_msg
         self.comm.on_close(self._stay_open)
 
+    def close(self) -> None:
+        """Close the widget, and the layout that each has: ipywidgets would keep that for ever."""
+        super().close()
+        self.layout.close()
+
     def _stay_open(self, _message: object) -> None:
         """Stay connected though a page has closed its model: others show the same one."""
         self.comm._closed = False

@@ -5,6 +5,7 @@ import unicodedata
 from typing import Any
 
 import pytest
+from comm import get_comm_manager
 
 from agent_magics.render.visible import pretty_arguments, show_invisible
 from agent_magics.render.widgets.question import QuestionWidget
@@ -244,6 +245,12 @@ def test_a_resolved_question_shows_the_answer_and_takes_no_other() -> None:
     receive(widget, type="answer", id="q1", decision="approve", feedback="")
     assert comm.state() == {"decision": "deny"}
     assert answers == []
+
+
+def test_a_closed_widget_leaves_no_other_open() -> None:
+    before = set(get_comm_manager().comms)
+    ask().close()
+    assert set(get_comm_manager().comms) == before
 
 
 # -- a stream ----------------------------------------------------------------------------------
