@@ -51,6 +51,10 @@ class CellFoot:
             self._show_all()
 
     @property
+    def _is_there(self) -> bool:
+        return self._lab.feet.get(self._cell) is self
+
+    @property
     def activity(self) -> str:
         """The present activity of the turn in a few words."""
         return self.status.doing
@@ -61,8 +65,9 @@ class CellFoot:
         return f"{self.status.doing}, {self.status.phase_seconds:.0f} s"
 
     def end(self) -> None:
-        """Remove the line."""
-        if self._lab.feet.pop(self._cell, None) is not None:
+        """Remove the line, unless it is that of a later run of the cell."""
+        if self._is_there:
+            del self._lab.feet[self._cell]
             for page in self._lab.pages:
                 page.say("foot", cell=self._cell, done=True)
 
@@ -76,7 +81,7 @@ class CellFoot:
 
     def _show_all(self) -> None:
         self._later, self._shown_at = None, time.monotonic()
-        if self._cell in self._lab.feet:
+        if self._is_there:
             for page in self._lab.pages:
                 self.show(page)
 
