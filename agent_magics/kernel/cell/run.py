@@ -98,6 +98,7 @@ class CellRun:
         self._in_background = False
         self._foot: CellFoot | None = None
         self._helpers: dict[str, SubAgentChanged] = {}  # those at work, by name
+        self._asked_pages: list[str] = []  # calls of the turn
         self.interrupted: RunResult | None = None
         self._pictures = pictures
 
@@ -203,6 +204,8 @@ class CellRun:
 
     def _clean_up(self) -> None:
         self._lab.askers.pop(self._turn_id, None)
+        for which in self._asked_pages:
+            self._lab.give_up(which)
         if self._foot is not None:
             self._foot.end()
             self._foot = None
@@ -309,13 +312,14 @@ class CellRun:
     def _have_answered(self, event: DynamicToolCallRequest) -> None:
         """Let the page run a call of a tool that it offers."""
         submit = self.agent.session.submit
-        self._lab.call(
+        which = self._lab.call(
             event.tool,
             event.call_id,
             event.arguments if isinstance(event.arguments, dict) else {},
             self._asker.client,
             lambda result: submit(as_response(event.call_id, result)),
         )
+        self._asked_pages.append(which)
 
     def _tick(self) -> bool:
         if self._console is not None and self._foot is not None and not self._in_background:

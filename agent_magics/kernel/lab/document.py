@@ -140,6 +140,8 @@ class LabDocument:
                 reply = answer.result(LIMIT)
         except TimeoutError:
             raise FatalError("the page did not answer") from None
+        finally:
+            answer.cancel()
         if "refused" in reply:
             raise FatalError(str(reply["refused"]))
         return reply["value"]

@@ -161,7 +161,8 @@ class LabLink:
         if self._kernel is not None and hasattr(self._kernel, "comm_manager"):
             self._kernel.comm_manager.unregister_target(TARGET, self._open)
             self._kernel.control_handlers.pop(CONTROL, None)
-        self._pages.clear()
+        for page in tuple(self._pages.values()):
+            self.drop(page)  # else its comm, and with it all of this, would be kept
 
     @property
     def pages(self) -> tuple[Page, ...]:
@@ -189,7 +190,7 @@ class LabLink:
         Args:
             limit: seconds.
         """
-        if self._pages:
+        if self.pages:
             with interruptible():
                 self._pinged.wait(limit)
         return self.reach
@@ -210,6 +211,8 @@ class LabLink:
         self._pages[page.inbox] = page
         if len(self._pages) > MOST_PAGES:
             self.drop(next(iter(self._pages.values())))
+        if not (page.is_watcher or self.reach):
+            self._pinged.clear()  # it was a page that has left
         page.say("welcome", comm=comm_id)
         if page.is_watcher:
             return page
@@ -265,10 +268,7 @@ class LabLink:
         """Handle a message of a page; a malformed one must not raise here."""
         match data:
             case {"type": "ping"}:
-                # Proven: the main thread need not be free for it.
-                free = threading.current_thread() is not threading.main_thread()
-                page.reach = way if free else ""
-                self._pinged.set()
+                self._prove(page, way)
             case {"type": "bye"}:
                 self.drop(page)
             case {"type": "ask", "id": str(which), "about": str(about)}:
@@ -286,11 +286,18 @@ class LabLink:
             case {"type": "reply", "id": str(which)} | {"type": "result", "call_id": str(which)}:
                 self._finish(page, which, data)
 
+    def _prove(self, page: Page, way: str) -> None:
+        """Record that a page's messages come by `way`, if the main thread need not be free."""
+        free = threading.current_thread() is not threading.main_thread()
+        page.reach = way if free else ""
+        if not page.is_watcher:
+            self._pinged.set()
+
     def _finish(self, page: Page, which: str, data: Data) -> None:
         """Hand over a page's reply to what it was asked, and only that page's."""
         asked = self._asked.get(which)
         if asked is not None and asked[0].inbox == page.inbox:
-            del self._asked[which]
+            self.give_up(which)
             asked[1](data)
 
     def _learn(self, page: Page, data: Data) -> None:
@@ -361,20 +368,31 @@ class LabLink:
         answer: Future[Data] = Future()
         which = uuid.uuid4().hex
         self._asked[which] = page, partial(_hand_over, answer)
+        answer.add_done_callback(lambda _: self.give_up(which))
         page.say("wish", id=which, op=op, asker=asker.cell, **fields)
         return answer
 
     def call(
         self, name: str, call_id: str, arguments: Data, client: str, finish: Callable[[Data], Any]
-    ) -> bool:
-        """Send a tool call to the page that offers the tool; return False where none does."""
+    ) -> str:
+        """Send a tool call to the page that offers the tool.
+
+        Returns:
+            What `give_up` needs; "" where no page offers the tool.
+        """
         offering = [p for p in self.pages if any(tool["name"] == name for tool in p.tools)]
         if not offering:
-            return False
+            return ""
         page = next((page for page in offering if page.client == client), offering[-1])
-        self._asked[call_id] = page, finish
-        page.say("call", call_id=call_id, name=name, arguments=dict(arguments))
-        return True
+        # Ids of models may come again, in another turn or from another agent.
+        which = f"{call_id}.{uuid.uuid4().hex}"
+        self._asked[which] = page, finish
+        page.say("call", call_id=which, name=name, arguments=dict(arguments))
+        return which
+
+    def give_up(self, which: str) -> None:
+        """Wait no longer for a page's reply; one that has come is no matter."""
+        self._asked.pop(which, None)
 
     def tools(self) -> dict[str, Data]:
         """Return the tools that pages offer, by name."""

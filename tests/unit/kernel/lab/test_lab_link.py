@@ -1,13 +1,15 @@
 """Whatever a page says, nothing fails by it, and what it was asked comes to an end."""
 
 import json
+import threading
 from typing import Any
 
 import pytest
+from comm.base_comm import CommManager
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_magics.kernel.lab.link import WATCH_LIMIT, CellRef, LabLink, Page
+from agent_magics.kernel.lab.link import WATCH_LIMIT, CellRef, Data, LabLink, Page
 from agent_magics.kernel.lab.page_tools import as_response
 from agent_magics.protocol.items import InputImage, InputText
 
@@ -56,6 +58,14 @@ class RecordingComm:
     def on_msg(self, _: Any) -> None: ...
 
     def on_close(self, _: Any) -> None: ...
+
+
+class KernelWithComms(SilentKernel):
+    """A kernel that pages can connect to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.comm_manager, self.control_handlers = CommManager(), dict[str, Any]()
 
 
 @settings(max_examples=50)
@@ -151,11 +161,67 @@ def test_a_page_answers_only_what_it_was_asked_itself() -> None:
     link._pages |= {"i": asked, "j": other}
     wish = link.wish(asked, "read", CellRef("a", ""), {})
     which = asked._kernel.session.sent[0]["id"]
-    assert link.call("pick", "c1", {}, "client", results.append)
+    call = link.call("pick", "c1", {}, "client", results.append)
     link._receive(other, {"type": "reply", "id": which, "cells": []}, "subshell")
-    link._receive(other, {"type": "result", "call_id": "c1"}, "subshell")
+    link._receive(other, {"type": "result", "call_id": call}, "subshell")
     assert not wish.done() and not results
     link._receive(reloaded, {"type": "reply", "id": which, "cells": [1]}, "subshell")
-    link._receive(asked, {"type": "result", "call_id": "c1"}, "subshell")
-    link._receive(asked, {"type": "result", "call_id": "c1"}, "subshell")  # replayed
+    link._receive(asked, {"type": "result", "call_id": call}, "subshell")
+    link._receive(asked, {"type": "result", "call_id": call}, "subshell")  # replayed
     assert wish.result(timeout=0)["cells"] == [1] and len(results) == 1
+
+
+def test_calls_that_models_gave_the_same_id_get_each_their_own_result() -> None:
+    """Of two agents, or of a turn that has ended while the page was still at it."""
+    link, page = LabLink(None), Page(SilentKernel(), "comm", {"tools": [{"name": "pick"}]})
+    link._pages[""] = page
+    ended, first, second = list[Data](), list[Data](), list[Data]()
+    for results in (ended, first, second):
+        assert link.call("pick", "call_0", {}, "client", results.append)
+    names = [said["call_id"] for said in page._kernel.session.sent]
+    link.give_up(names[0])
+    for number, name in enumerate(names):
+        link._receive(page, {"type": "result", "call_id": name, "items": [number]}, "subshell")
+    assert not ended
+    assert [each["items"] for each in first + second] == [[1], [2]]
+
+
+def test_a_wish_that_nobody_waits_for_leaves_nothing() -> None:
+    link, page = LabLink(None), Page(SilentKernel(), "comm", {})
+    assert link.wish(page, "read", CellRef("a", ""), {}).cancel()
+    assert not link._asked
+
+
+def test_the_way_of_a_page_that_has_left_is_not_that_of_the_next() -> None:
+    link, kernel = LabLink(None), SilentKernel()
+    link._kernel = kernel
+
+    def let_in(inbox: str, *, watcher: bool = False) -> Page:
+        return link._let_in(inbox, {"inbox": inbox, "watcher": watcher})
+
+    def ping(page: Page) -> None:
+        said = {"type": "ping"}
+        thread = threading.Thread(target=link._receive, args=(page, said, "subshell"))
+        thread.start()
+        thread.join()
+
+    ping(let_in("left"))
+    link._pages.clear()
+    page = let_in("next")
+    ping(let_in("watcher", watcher=True))
+    assert not link._pinged.is_set()
+    ping(page)
+    assert link.wait_for_reach(0) == "subshell"
+
+
+def test_of_a_link_that_is_closed_no_comm_is_left() -> None:
+    """A comm's handlers know the link, and so all that the kernel had of agents."""
+    link, comm = LabLink(kernel := KernelWithComms()), RecordingComm()
+    comms = kernel.comm_manager.comms
+    comms[comm.comm_id] = comm
+    link._open(comm, {"content": {"data": {"inbox": "i", "tools": [{"name": "pick"}]}}})
+    results = list[Data]()
+    link.call("pick", "c1", {}, "client", results.append)
+    link.close()
+    assert not comms
+    assert "closed" in str(results)
