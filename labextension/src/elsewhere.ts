@@ -30,8 +30,7 @@ export class Elsewhere {
 
   /** Connect to the kernels that are not connected yet, and leave those that are not wanted. */
   private _compare(): void {
-    const models = this._looking ? [...this._services.sessions.running()] : [];
-    const wanted = new Map(models.filter(each => this._isWanted(each)).map(each => [each.kernel!.id, each]));
+    const wanted = this._wanted;
     for (const [id, line] of this._lines) {
       if (!wanted.has(id)) {
         this._known.delete(id);
@@ -48,6 +47,12 @@ export class Elsewhere {
     line.kernel.dispose();
   }
 
+  /** The notebooks to be connected to, by their kernels' ids. */
+  private get _wanted(): Map<string, SessionModel> {
+    const models = this._looking ? [...this._services.sessions.running()] : [];
+    return new Map(models.filter(each => this._isWanted(each)).map(each => [each.kernel!.id, each]));
+  }
+
   private _isWanted({ type, kernel }: SessionModel): boolean {
     return type === 'notebook' && kernel !== null && !this._isOpen(kernel.id);
   }
@@ -58,7 +63,9 @@ export class Elsewhere {
     try {
       const { content } = await this._services.contents.get(path, { content: true });
       const sources = (content?.cells ?? []).map(({ source }) => [source].flat().join(''));
-      if (this._looking && sources.some(source => MENTIONED.test(source))) {
+      // Meanwhile somebody may have looked away and back, or opened it.
+      const isWanted = this._wanted.has(id) && !this._lines.has(id);
+      if (isWanted && sources.some(source => MENTIONED.test(source))) {
         const line = new Line(this._services.kernels.connectTo({ model: kernel! }), () => ({
           version: 1,
           path,

@@ -56,7 +56,7 @@ async function look() {
   const added = new Promise(resolve => around.changed.connect(resolve));
   elsewhere.look(true);
   await added;
-  return { around, elsewhere, kernels, open };
+  return { around, contents, elsewhere, kernels, open };
 }
 
 test('a notebook that this page opens is not looked at twice', async () => {
@@ -75,4 +75,22 @@ test('what a kernel told goes when it restarts, until somebody looks again', asy
   elsewhere.look(true);
   await added;
   assert.deepEqual([around.places.length, kernels.length], [1, 2]);
+});
+
+test('who looks away and back while a file is read is connected once, and not to what was opened', async () => {
+  for (const isOpened of [false, true]) {
+    const { around, contents, elsewhere, kernels, open } = await look();
+    elsewhere.look(false);
+    const answers = [];
+    contents.get = () => new Promise(resolve => answers.push(resolve));
+    elsewhere.look(true);
+    elsewhere.look(false);
+    elsewhere.look(true);
+    if (isOpened) {
+      open.add('k');
+    }
+    answers.forEach(answer => answer({ content: { cells: [{ source: '%agent' }] } }));
+    await new Promise(setImmediate);
+    assert.deepEqual([around.places.length, kernels.length], isOpened ? [0, 1] : [1, 2]);
+  }
 });
