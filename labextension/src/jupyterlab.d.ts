@@ -261,6 +261,7 @@ declare module '@jupyterlab/notebook' {
     readonly subshellStarted?: Promise<void>;
     open(data: Json): Future;
     send(data: Json): Future;
+    close(): Future;
   }
 
   export interface Kernel {

@@ -108,6 +108,9 @@ export class Line {
     this._isDisposed = true;
     this.kernel.iopubMessage.disconnect(this._onMessage, this);
     this.send({ type: 'bye' });
+    for (const comm of this._isGone ? [] : this._comms.values()) {
+      this._takeBack(comm);
+    }
     this._comm = null;
   }
 
@@ -122,6 +125,18 @@ export class Line {
     }
     this._comms.set(comm.commId, comm);
     comm.open({ ...this._hello(), inbox: this._inbox });
+  }
+
+  /** Close a comm behind its knock: the kernel may not have come to it yet, and would let in who has gone. */
+  private _takeBack(comm: Comm): void {
+    if (comm === this._comm || comm.isDisposed) {
+      return;
+    }
+    if (comm === this._unopened) {
+      this._sendControl(comm, { type: 'bye' });
+    } else {
+      comm.close();
+    }
   }
 
   private _onMessage(_: Kernel, { header, content }: Message): void {
@@ -139,6 +154,7 @@ export class Line {
     if (data.type === 'goodbye') {
       // agent_magics was unloaded; where it is loaded again in the same breath, it hears this.
       this._comm = null;
+      this._comms.clear();
       this.knock();
     }
     this._heard.emit(data);

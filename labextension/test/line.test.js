@@ -119,3 +119,38 @@ test('on a comm that was never opened nothing is sent but by the control channel
   line.send({ type: 'watch' });
   assert.deepEqual(kernel.heard, ['knock', 'ping', 'watch'].map(type => ['late', type]));
 });
+
+test('a page that goes before it is let in says so behind its knock', async () => {
+  for (const info of [Promise.resolve({}), Promise.reject(new Error('busy'))]) {
+    const kernel = new BusyKernel();
+    kernel.info = info;
+    const closed = [];
+    const { createComm } = kernel;
+    kernel.createComm = (...given) => {
+      const comm = createComm.apply(kernel, given);
+      return Object.assign(comm, { close: () => closed.push(comm.commId) });
+    };
+    const line = new Line(kernel, () => ({}));
+    await line.begin();
+    line.dispose();
+    const isKnown = kernel.waiting.length > 0;
+    assert.deepEqual(closed, isKnown ? ['0'] : []);
+    assert.deepEqual(kernel.heard, isKnown ? [] : ['knock', 'bye'].map(type => ['0', type]));
+  }
+});
+
+test('of a link that was loaded anew the old comm says nothing any more', async () => {
+  const kernel = new BusyKernel();
+  const line = new Line(kernel, () => ({}));
+  const heard = [];
+  line.heard.connect((_, { type }) => heard.push(type));
+  await line.begin();
+  kernel.letIn(0);
+  await new Promise(setImmediate);
+  const content = { comm_id: kernel.waiting[0][1], data: { type: 'goodbye' } };
+  kernel.iopubMessage.emit({ header: { msg_type: 'comm_msg' }, content });
+  kernel.iopubMessage.emit({ header: { msg_type: 'comm_close' }, content: { comm_id: '0' } });
+  kernel.letIn(1);
+  await new Promise(setImmediate);
+  assert.deepEqual(heard, ['welcome', 'goodbye', 'welcome']);
+});
