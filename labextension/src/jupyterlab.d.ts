@@ -300,6 +300,8 @@ declare module '@jupyterlab/notebook' {
     readonly disposed: ISignal<unknown, unknown>;
     readonly sessionContext: SessionContext;
     readonly context: {
+      /** Only when the last view of the notebook is closed. */
+      readonly isDisposed: boolean;
       readonly path: string;
       readonly ready: Promise<void>;
       readonly saveState: ISignal<unknown, string>;

@@ -81,7 +81,7 @@ export class Link {
       return null;
     }
     const id = UUID.uuid4();
-    const answer = new Promise<Wish>(resolve => this._asked.set(id, resolve));
+    const answer = new Promise<Wish | null>(resolve => this._asked.set(id, resolve));
     this._line.send({ type: 'ask', id, about, ...fields });
     const came = await within(limit, answer);
     this._asked.delete(id);
@@ -95,21 +95,15 @@ export class Link {
   dispose(): void {
     this._isDisposed = true;
     clearTimeout(this._counting);
-    this.reviews.dispose();
-    this._marks.dispose();
-    this._panel.node.classList.remove(LINKED);
-    this._feet.dispose();
-    this._follow.dispose();
-    this._work.leave(this._panel);
+    this._leave();
     this._kernel.iopubMessage.disconnect(this._onMessage, this);
     this._kernel.anyMessage.disconnect(this._onAnyMessage, this);
     this._kernel.statusChanged.disconnect(this._onStatus, this);
-    if (!this._panel.isDisposed) {
+    if (!this._panel.context.isDisposed) {
       this._panel.context.model.cells.changed.disconnect(this._onCells, this);
       this._panel.context.saveState.disconnect(this._onSaved, this);
     }
     this._tools.changed.disconnect(this._sendTools, this);
-    this._around.remove(this._line);
     this._line.heard.disconnect(this._hear, this);
     this._line.dispose();
   }
@@ -178,13 +172,20 @@ export class Link {
     if (ENDED.includes(status)) {
       this._line.forget();
       settleAll(this._panel);
-      this.reviews.dispose();
-      this._marks.dispose();
-      this._feet.dispose();
-      this._follow.dispose();
-      this._work.leave(this._panel);
-      this._around.remove(this._line);
+      this._leave();
     }
+  }
+
+  /** The agents are gone, and with them what the page shows of them and has asked. */
+  private _leave(): void {
+    this._asked.forEach(answer => answer(null));
+    this.reviews.dispose();
+    this._marks.dispose();
+    this._panel.node.classList.remove(LINKED);
+    this._feet.dispose();
+    this._follow.dispose();
+    this._work.leave(this._panel);
+    this._around.remove(this._line);
   }
 
   /** Tell of deleted cells, and settle copies, a moment later: a cell that is moved goes, and comes back. */
@@ -238,6 +239,9 @@ export class Link {
         this.reviews.look();
         void this._marks.look();
         this._around.add({ line: this._line, path: this._panel.context.path, panel: this._panel });
+        break;
+      case 'goodbye':
+        this._leave();
         break;
       case 'refused':
         settleAll(this._panel); // it has not loaded agent_magics, so another kernel left that
@@ -318,7 +322,7 @@ export class Link {
 
   /** Ended cells whose outputs the kernel keeps for pages that were away. */
   private _kept = new Set<string>();
-  private _asked = new Map<string, (answer: Wish) => void>();
+  private _asked = new Map<string, (answer: Wish | null) => void>();
   private _cells = new Set<string>();
   private _counting: ReturnType<typeof setTimeout> | undefined;
   private _isDisposed = false;
