@@ -88,7 +88,9 @@ export class Around {
 
   add(place: Place): void {
     this._places.set(place.line, place);
-    this._ask(place);
+    if (this._words !== null) {
+      this._ask(place);
+    }
     this._changed.emit();
   }
 
@@ -108,9 +110,12 @@ export class Around {
 
   /** Have the kernels tell of their agents from now on; null: no more. */
   watch(words: string | null): void {
+    const before = this._words;
     this._words = words;
     const ask = (): void => this.places.forEach(place => this._ask(place));
-    ask();
+    if (before !== null || words !== null) {
+      ask(); // also those that were asked and have not told anything yet
+    }
     clearInterval(this._asking);
     this._asking = words === null ? undefined : setInterval(ask, AGAIN);
   }
@@ -164,9 +169,7 @@ export class Around {
   }
 
   private _ask({ line }: Place): void {
-    if (this._words !== null || this._told.has(line)) {
-      line.send({ type: 'watch', words: this._words as Json });
-    }
+    line.send({ type: 'watch', words: this._words as Json });
   }
 
   private _changed = new Signal<this, void>(this);

@@ -57,7 +57,7 @@ export class AgentsPanel extends Widget {
   /** Look at the kernels for as long as the panel is seen. */
   protected onAfterShow(_: Message): void {
     this._around.changed.connect(this._show, this);
-    this._around.watch(this._search.value);
+    this._watch();
     this._page.look(true);
     this._show();
   }
@@ -74,6 +74,20 @@ export class AgentsPanel extends Widget {
     }
   }
 
+  /** Where it goes to another place, it is hidden there without being told so. */
+  protected onBeforeDetach(message: Message): void {
+    if (this.isVisible) {
+      this.onBeforeHide(message);
+    }
+  }
+
+  /** Have the kernels tell anew; not where the panel was hidden meanwhile. */
+  private _watch(): void {
+    if (this.isVisible) {
+      this._around.watch(this._search.value);
+    }
+  }
+
   // -- its parts ----------------------------------------------------------------------------------
 
   private _build(): void {
@@ -82,7 +96,7 @@ export class AgentsPanel extends Widget {
     this._search.setAttribute('aria-label', trans.__('Find conversations by words'));
     this._search.addEventListener('input', () => {
       clearTimeout(this._typing);
-      this._typing = setTimeout(() => this._around.watch(this._search.value), TYPING);
+      this._typing = setTimeout(() => this._watch(), TYPING);
     });
     this.node.append(
       this._told,
@@ -290,7 +304,7 @@ export class AgentsPanel extends Widget {
     } catch (error) {
       this._told.textContent = error instanceof Error ? error.message : String(error);
     }
-    this._around.watch(this._search.value);
+    this._watch();
   }
 
   private _rename(each: ConversationData): void {
