@@ -21,11 +21,11 @@ export function callAttention(work: Work, go: (run: Run) => void): void {
     countInTitle(work.questions);
     const { run } = change;
     const key = keyOf(run);
-    if (change.ended || run.questions < change.before) {
+    const words = news(change);
+    if (change.ended || words !== '' || (run.questions === 0 && change.before > 0)) {
       LabNotification.dismiss(shown.get(key) ?? '');
       shown.delete(key);
     }
-    const words = news(change);
     if (words === '') {
       return;
     }

@@ -2,7 +2,7 @@
 
 import type { JupyterFrontEnd } from '@jupyterlab/application';
 import { Notification } from '@jupyterlab/apputils';
-import type { NotebookPanel } from '@jupyterlab/notebook';
+import type { Message, NotebookPanel } from '@jupyterlab/notebook';
 
 import { trans } from './translation.js';
 
@@ -13,7 +13,8 @@ const LOAD = '%load_ext agent_magics';
 /** Watch what a notebook's kernel prints. */
 export function offerToLoad(app: JupyterFrontEnd, panel: NotebookPanel): void {
   let shown = '';
-  panel.sessionContext.iopubMessage.connect((_, { header, content }) => {
+  const { iopubMessage } = panel.sessionContext;
+  const watch = (_: unknown, { header, content }: Message): void => {
     if (header.msg_type === 'stream' && MISSING.test(String(content.text))) {
       Notification.dismiss(shown);
       const words = trans.__('The kernel of this notebook has not loaded agent_magics.');
@@ -21,6 +22,11 @@ export function offerToLoad(app: JupyterFrontEnd, panel: NotebookPanel): void {
       const actions = [{ label: trans.__('Add a Cell That Loads It'), callback }];
       shown = Notification.emit(words, 'warning', { actions, autoClose: false });
     }
+  };
+  iopubMessage.connect(watch);
+  panel.disposed.connect(() => {
+    iopubMessage.disconnect(watch); // which may be another view's too
+    Notification.dismiss(shown);
   });
 }
 
