@@ -351,7 +351,8 @@ class LabLink:
             if comm is not None:  # a page known by the control channel alone has none
                 self._kernel.comm_manager.unregister_comm(comm)
         for which, (asked_page, finish) in tuple(self._asked.items()):
-            if asked_page is page and self._asked.pop(which, None) is not None:
+            # One that has knocked again is still there, and replies to what it was asked.
+            if asked_page.inbox not in self._pages and self._asked.pop(which, None) is not None:
                 finish(_CLOSED)
 
     # -- what is asked of them --------------------------------------------------------------------

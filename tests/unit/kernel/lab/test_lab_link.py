@@ -192,6 +192,18 @@ def test_a_wish_that_nobody_waits_for_leaves_nothing() -> None:
     assert not link._asked
 
 
+def test_what_a_page_was_asked_before_it_knocked_again_fails_when_it_leaves() -> None:
+    link, kernel = LabLink(None), KernelWithComms()
+    link._kernel = kernel
+    first = link._let_in("a", {"inbox": "i"})
+    wish = link.wish(first, "read", CellRef("cell", ""), {})
+    second = link._let_in("b", {"inbox": "i"})
+    link.drop(first)
+    assert not wish.done()
+    link.drop(second)
+    assert wish.done()
+
+
 def test_the_way_of_a_page_that_has_left_is_not_that_of_the_next() -> None:
     link, kernel = LabLink(None), SilentKernel()
     link._kernel = kernel
