@@ -25,7 +25,7 @@ export class Follow {
   /** Follow a cell whose agent is at work, if the reader sees it now. */
   begin(id: string): void {
     const cell = findCell(this._panel, id)?.node;
-    if (cell === undefined || cell === this._cell) {
+    if (cell === undefined || (cell === this._cell && this._ending === undefined)) {
       return;
     }
     this._leave();
@@ -47,7 +47,8 @@ export class Follow {
     const cell = this._cell;
     if (cell !== null && findCell(this._panel, id)?.node === cell) {
       this._button.remove(); // it leads to what is new, and the last outputs would show it again
-      setTimeout(() => cell === this._cell && this._leave(), LAST);
+      clearTimeout(this._ending);
+      this._ending = setTimeout(() => this._leave(), LAST);
     }
   }
 
@@ -56,6 +57,8 @@ export class Follow {
   }
 
   private _leave(): void {
+    clearTimeout(this._ending);
+    this._ending = undefined;
     this._resized.disconnect();
     for (const input of INPUTS) {
       this._scroller?.removeEventListener(input, this._onInput);
@@ -107,6 +110,7 @@ export class Follow {
 
   private _button = makeButton(`↓ ${trans.__('Follow')}`, '', () => this._resume());
   private _resized: ResizeObserver;
+  private _ending: ReturnType<typeof setTimeout> | undefined;
   private _cell: HTMLElement | null = null;
   private _scroller: HTMLElement | null = null;
   private _follows = false;
