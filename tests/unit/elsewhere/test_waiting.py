@@ -15,8 +15,9 @@ LIMIT = 10.0
 class SlowEngine:
     """An engine whose task has begun, and connects when the test wants."""
 
-    def __init__(self, place):
-        self.place = str(place)
+    place = "place"  # in the working folder, since the address of a socket is 107 bytes at most
+
+    def __init__(self):
         self.begun, self.accepted = asyncio.Event(), asyncio.Event()
         self.invitation = self.ended = None
 
@@ -35,9 +36,11 @@ class SlowEngine:
 
 
 @pytest.mark.parametrize("why", ["cancelled", "ended"])
-def test_a_worker_that_comes_when_nobody_waits_any_more_is_sent_away(tmp_path, why):
+def test_a_worker_that_comes_when_nobody_waits_is_sent_away(tmp_path, monkeypatch, why):
+    monkeypatch.chdir(tmp_path)
+
     async def go():
-        engine = SlowEngine(tmp_path / "place")
+        engine = SlowEngine()
         session = SimpleNamespace(_description=None)
         waiting = asyncio.create_task(SessionElsewhere._worker(session, engine))
         await engine.begun.wait()
