@@ -36,9 +36,7 @@ class SlowEngine:
 
 
 @pytest.mark.parametrize("why", ["cancelled", "ended"])
-def test_a_worker_that_comes_when_nobody_waits_is_sent_away(tmp_path, monkeypatch, why):
-    monkeypatch.chdir(tmp_path)
-
+def test_a_worker_that_comes_when_nobody_waits_is_sent_away(why):
     async def go():
         engine = SlowEngine()
         session = SimpleNamespace(_description=None)
