@@ -1,6 +1,5 @@
 """Windows of files and lists of folders."""
 
-import errno
 import os
 import socket
 import threading
@@ -418,18 +417,3 @@ def test_what_a_walk_has_not_seen_is_what_follows_where_it_ended(tmp_path_factor
     assert [begun.partition("/")[0], *(name.strip("/") for name in later)] == [*rest]
     within = f"/ from {seen[ended]} on"
     assert begun.endswith(within if "/" in seen[ended] else ("a/", "b/", "z"))
-
-
-def test_a_file_that_cannot_be_looked_at_once_it_is_open_is_not_kept_open(tmp_path, monkeypatch):
-    path = tmp_path / "file"
-    path.write_text("x")
-    before = os.listdir("/proc/self/fd")
-
-    def refuse(descriptor):
-        raise OSError(errno.ESTALE, "Stale file handle")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "fstat", refuse)
-        with pytest.raises(OSError, match="Stale"):
-            files.open_regular(path, "file")
-    assert os.listdir("/proc/self/fd") == before

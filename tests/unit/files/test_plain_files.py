@@ -2,6 +2,7 @@
 
 import errno
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from agent_magics.config_files.places import config_folder, user_config_file, us
 from agent_magics.files import plain_files
 from agent_magics.files.git.repositories import named_for_git
 from agent_magics.files.plain_files import file_stamp, stamp_of
+from agent_magics.files.text.windows import open_regular
 from agent_magics.models.providers.credentials import stored_key
 from agent_magics.project.instructions import read_instructions
 from agent_magics.settings.sources import state_of_sources
@@ -109,7 +111,10 @@ def test_what_was_written_a_moment_ago_is_read_again_though_it_looks_the_same(
         assert word in str(reader.read())
 
 
-def test_a_file_that_cannot_be_looked_at_is_not_kept_open(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "read", [plain_files.read_plain, partial(open_regular, shown="file")], ids=["plain", "regular"]
+)
+def test_a_file_that_cannot_be_looked_at_is_not_kept_open(tmp_path, monkeypatch, read):
     file = tmp_path / "file"
     file.write_text("x")
     before = os.listdir("/proc/self/fd")
@@ -120,7 +125,7 @@ def test_a_file_that_cannot_be_looked_at_is_not_kept_open(tmp_path, monkeypatch)
     with monkeypatch.context() as patched:
         patched.setattr(os, "fstat", refuse)
         with pytest.raises(OSError, match="Stale"):
-            plain_files.read_plain(file)
+            read(file)
     assert os.listdir("/proc/self/fd") == before
 
 
