@@ -123,6 +123,10 @@ async def connect_pipes(
 ) -> Transports:
     """Let protocols use a server's pipes; where this task is cancelled meanwhile, close those.
 
+    Args:
+        process: the server's; it holds its pipes.
+        stdin, stdout, stderr: what writes to the first pipe and hears of the other two.
+
     Returns:
         The transports, in the same order.
     """

@@ -37,7 +37,7 @@ from agent_magics.rows.remote.client import RowClient
 from agent_magics.rows.remote.limits import limits_of
 from agent_magics.rows.result import MapResult
 from agent_magics.rows.runs import noted
-from agent_magics.rows.store import AnswerStore, to_its_end
+from agent_magics.rows.store import AnswerStore, finish
 from agent_magics.rows.tables.sources import Held
 
 # Seconds that an interrupted map has to write what it has, and between two looks at a map.
@@ -75,9 +75,9 @@ class RowMapping:
             open_ones.enter_context(collects_seldom())
             sink = await asyncio.to_thread(self._sink)  # a URL may take a while
             asker = await self._asker()
-            open_ones.push_async_callback(to_its_end, asker.close)
+            open_ones.push_async_callback(finish, asker.close)
             store = AnswerStore(planned.cache, plan.terms.model)
-            open_ones.push_async_callback(to_its_end, store.close)
+            open_ones.push_async_callback(finish, store.close)
             job = Job(plan, asker, store, sink, ask)
             if planned.partitions is not None:
                 assert isinstance(asker, Coordinator)  # its workers hold the partitions
@@ -85,7 +85,7 @@ class RowMapping:
                 job.connect(planned.partitions, asker)
             if self._options.get("batch"):
                 api = await open_api(self._asking.settings)
-                open_ones.push_async_callback(to_its_end, api.close)
+                open_ones.push_async_callback(finish, api.close)
                 ledger = await asyncio.to_thread(Ledger, store.path)
                 job = BatchJob(plan, asker, store, sink, ask)
                 job.connect(api, ledger)

@@ -16,7 +16,7 @@ from agent_magics.files.beneath import closing_descriptor
 from agent_magics.files.locks import FileHeld, open_locked
 from agent_magics.protocol.errors import FatalError, clause, short_message
 from agent_magics.rows.job import Job
-from agent_magics.rows.store import RecordTable, to_its_end
+from agent_magics.rows.store import RecordTable, finish
 
 # Seconds between two notes of how far a map is.
 EVERY = 1.0
@@ -189,4 +189,4 @@ async def noted(path: Path, name: str, job: Job, digest: bytes) -> AsyncIterator
             job.stopped = job.stopped or short_message(error) or "it was interrupted"
             raise
         finally:
-            await to_its_end(end)
+            await finish(end)

@@ -217,7 +217,7 @@ class AnswerStore:
             return await loop.run_in_executor(self._thread, function, *arguments)
 
 
-async def to_its_end(close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+async def finish(close: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Close something; raise a cancellation that comes meanwhile after that.
 
     Else a stopped map would lose answers that are paid for, and leave connections and files.

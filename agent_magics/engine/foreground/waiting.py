@@ -164,8 +164,7 @@ class Foreground:
         finally:
             inbox.close()
             for task in self._tasks:
-                with suppress(RuntimeError):  # its loop is closed
-                    task.get_loop().call_soon(task.cancel)  # as in `_forget_question`
+                _cancel_soon(task)
             for cancel in tuple(self._elsewhere):
                 with suppress(RuntimeError):  # its loop is closed
                     cancel()
@@ -224,8 +223,7 @@ class Foreground:
     def _forget_question(self, event: QuestionResolved) -> None:
         task = self._asked.pop(event.question_id, None)
         if task is not None:
-            # Scheduled, since a coroutine cancelled before its first step causes a warning.
-            asyncio.get_running_loop().call_soon(task.cancel)
+            _cancel_soon(task)
 
     def _note(self, event: Event) -> None:
         if self._watch is not None:  # first, since a hook's warning must precede the end
@@ -405,3 +403,9 @@ class Foreground:
             time.sleep(_LOOK)
         if self._interrupt is not None:
             raise Stopped
+
+
+def _cancel_soon(task: "asyncio.Task[Any]") -> None:
+    """Cancel a task at its loop's next step: one that is cancelled before its first one warns."""
+    with suppress(RuntimeError):  # its loop is closed
+        task.get_loop().call_soon(task.cancel)

@@ -314,10 +314,10 @@ class WorkerSession:
             self._begun += 1
             task = self._running[number] = asyncio.create_task(self._ask(number, given))
             # A callback also hears of a task that was cancelled before its first step.
-            task.add_done_callback(partial(self._is_over, number))
+            task.add_done_callback(partial(self._note_end, number))
 
-    def _is_over(self, number: int, task: "asyncio.Task[None]") -> None:
-        """Let another question begin in place of one that was dropped."""
+    def _note_end(self, number: int, task: "asyncio.Task[None]") -> None:
+        """Note the end of a question; let another begin in place of one that was dropped."""
         del self._running[number]
         if task.cancelled():
             self._begun -= 1

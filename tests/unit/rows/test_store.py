@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 from agent_magics.protocol.errors import FatalError
 from agent_magics.rows import store
 from agent_magics.rows.runs import Runs
-from agent_magics.rows.store import AnswerFile, AnswerReader, AnswerStore, Stored, to_its_end
+from agent_magics.rows.store import AnswerFile, AnswerReader, AnswerStore, Stored, finish
 
 WRITER = """
 import asyncio, sys
 from pathlib import Path
-from agent_magics.rows.store import AnswerStore, Stored, to_its_end
+from agent_magics.rows.store import AnswerStore, Stored, finish
 
 async def main():
     kept = AnswerStore(Path(sys.argv[1]))
@@ -230,7 +230,7 @@ def test_a_stop_while_a_map_closes_loses_no_answer_and_leaves_no_file(steps):
         store = AnswerStore(None)
         written = asyncio.ensure_future(keep(store, b"1"))
         await asyncio.sleep(0)
-        closing = asyncio.create_task(to_its_end(store.close))
+        closing = asyncio.create_task(finish(store.close))
         for _ in range(2):
             for _ in range(steps):
                 await asyncio.sleep(0)
