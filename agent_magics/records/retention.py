@@ -46,7 +46,7 @@ def delete(folder: Path, conversation: str) -> None:
         )
     remove(path)
     if path.exists():
-        raise FatalError(f"{path} cannot be deleted.")
+        raise FatalError(f"{path} cannot be deleted; see whether you may write to its folder.")
     shutil.rmtree(folder.with_name("changes") / path.stem, ignore_errors=True)
 
 

@@ -278,6 +278,20 @@ def test_a_tool_of_the_page_is_offered_while_it_is_open(kernel: Kernel) -> None:
     assert "pick_point" in second and "point of" not in second
 
 
+def test_a_page_is_waited_for_no_longer_than_the_turn_that_asked_it(kernel: Kernel) -> None:
+    tool = {"name": "pick_point", "description": "", "inputSchema": {}}
+    kernel.run(scripted("Call('pick_point', {'chart': 'sales'})", DONE))
+
+    def interrupt(message: dict[str, Any]) -> None:
+        """In place of an answer."""
+        if message["msg_type"] == "comm_msg" and message["content"]["data"].get("type") == "call":
+            kernel.interrupt()
+
+    with LabPage(kernel, tools=[tool]):
+        kernel.run("%%agent --approval never\nGo.\n", on_message=interrupt, **NOTEBOOK)
+        assert kernel.value(f"len({HOST}.lab._asked)") == "0"
+
+
 @pytest.mark.parametrize("name", ["", "no name", "x" * 65])
 def test_a_tool_of_the_page_that_cannot_be_one_is_left_out_and_told(
     kernel: Kernel, name: str
