@@ -28,6 +28,7 @@ from agent_magics.protocol.ops import StartTurn, new_turn_id
 from agent_magics.protocol.records import RecordBegun
 from agent_magics.protocol.tools import ToolOutput
 from agent_magics.records.retention import remove_old
+from tests.support.descriptors import opened
 from tests.support.forks import child
 from tests.support.turns import kinds, of_kind, outputs, scripted
 
@@ -113,19 +114,9 @@ def test_close_gives_the_file_back(folder):
     agent = scripted("Ok.")
     agent.run_sync("Go")
     path = str(only_file(folder))
-    assert path in open_files()
+    assert path in opened().values()
     agent.close()
-    assert path not in open_files()
-
-
-def open_files() -> set[str]:
-    found = set()
-    for entry in Path("/proc/self/fd").iterdir():
-        try:
-            found.add(str(entry.readlink()))
-        except OSError:
-            continue  # the listing's own
-    return found
+    assert path not in opened().values()
 
 
 def test_a_folder_that_cannot_be_written_warns_once_and_the_run_goes_on(tmp_path, monkeypatch):
@@ -145,12 +136,12 @@ def test_an_agent_that_is_dropped_gives_its_file_back(folder):
     agent = scripted("Ok.")
     agent.run_sync("Go")
     path = str(only_file(folder))
-    assert path in open_files()
+    assert path in opened().values()
     del agent
     # The engine's loop drops the last event it has shown when it shows the next one.
     scripted("Ok.").run_sync("Go")
     gc.collect()
-    assert path not in open_files()
+    assert path not in opened().values()
 
 
 def test_the_key_that_is_not_used_and_the_model_object_s_are_taken_out_too(monkeypatch):

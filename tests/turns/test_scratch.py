@@ -17,6 +17,7 @@ from agent_magics.protocol.events import (
 from agent_magics.protocol.items import InputImage, InputText, ToolCallOutput
 from agent_magics.protocol.tools import ToolOutput
 from agent_magics.tools.code import scratch
+from tests.support.descriptors import none_left
 
 pytestmark = pytest.mark.needs("tier 1")
 
@@ -312,11 +313,10 @@ def test_who_is_asked(tmp_path, monkeypatch, approval, tier, asked):
 
 @pytest.mark.soak
 def test_nothing_is_left_behind(tmp_path):
-    before = len(os.listdir("/proc/self/fd"))
-    for _ in range(3):
-        with Agent(ScriptedModel([]), ["python"], cwd=tmp_path) as agent:
-            run(agent, "1")
-            folder = agent.session.conversation.processes.tmpdir
-        assert not folder.exists()
-    gc.collect()
-    assert len(os.listdir("/proc/self/fd")) <= before + 2
+    with none_left(most=2):
+        for _ in range(3):
+            with Agent(ScriptedModel([]), ["python"], cwd=tmp_path) as agent:
+                run(agent, "1")
+                folder = agent.session.conversation.processes.tmpdir
+            assert not folder.exists()
+        gc.collect()

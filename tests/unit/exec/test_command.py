@@ -15,6 +15,7 @@ from agent_magics.exec.command import CommandResult, collect, run_command
 from agent_magics.exec.launcher_client import shared_launcher
 from agent_magics.exec.processes import ProcessManager
 from agent_magics.protocol.errors import RespondToModel
+from tests.support.descriptors import none_left
 
 MANAGER = ProcessManager()
 
@@ -253,13 +254,12 @@ def test_a_background_child_that_floods_the_output_does_not_hold_the_call(tmp_pa
 
 
 def test_nothing_is_left_open():
-    before = len(os.listdir("/proc/self/fd"))
-    for _ in range(5):
-        sh("echo x")
-        sh("sleep 60", timeout=0.05)
-        with pytest.raises(RespondToModel):
-            run(["no-such-program"])
-    assert len(os.listdir("/proc/self/fd")) == before
+    with none_left():
+        for _ in range(5):
+            sh("echo x")
+            sh("sleep 60", timeout=0.05)
+            with pytest.raises(RespondToModel):
+                run(["no-such-program"])
 
 
 # -- what cannot start --------------------------------------------------------------------------

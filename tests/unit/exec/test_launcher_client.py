@@ -14,6 +14,7 @@ import pytest
 from agent_magics.exec import launcher_client, launcher_process
 from agent_magics.exec.launcher_client import Launcher, shared_launcher
 from agent_magics.protocol.errors import FatalError, RespondToModel
+from tests.support.descriptors import none_left
 
 pytestmark = pytest.mark.soak
 
@@ -196,22 +197,23 @@ def test_many_threads_start_commands_at_once(own):
 def test_nothing_is_left_of_many_commands(own):
     output_of(own, ["true"])
     gc.collect()  # what earlier tests left to the collector is not ours
-    fds, threads = len(os.listdir("/proc/self/fd")), threading.active_count()
-    for _ in range(60):
-        output_of(own, ["echo", "x"], tty=True)
-        spawn(own, ["sleep", "60"]).kill(at_once=True)
-        with pytest.raises(RespondToModel):
-            spawn(own, ["no-such-program"])
-    assert not own._starting
-    deadline = time.monotonic() + LIMIT
+    threads = threading.active_count()
     children = Path(f"/proc/{own.pid}/task/{own.pid}/children")
 
     def is_quiet():  # but for the supervisor that waits for the next command
         return not own._running and len(children.read_text("ascii").split()) == 1
 
-    while not is_quiet() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert len(os.listdir("/proc/self/fd")) <= fds and threading.active_count() <= threads
+    with none_left():
+        for _ in range(60):
+            output_of(own, ["echo", "x"], tty=True)
+            spawn(own, ["sleep", "60"]).kill(at_once=True)
+            with pytest.raises(RespondToModel):
+                spawn(own, ["no-such-program"])
+        assert not own._starting
+        deadline = time.monotonic() + LIMIT
+        while not is_quiet() and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert threading.active_count() <= threads
     assert is_quiet()
 
 
@@ -437,36 +439,31 @@ def test_a_launcher_killed_again_and_again_does_not_harm_those_who_start(own):
     assert output_of(own, ["echo", "x"]) == "x\n"
 
 
-def descriptors():
-    gc.collect()
-    return set(os.listdir("/proc/self/fd"))
-
-
 @pytest.mark.needs("machine Linux")
 def test_an_interrupt_while_a_request_is_sent_leaves_nothing_of_it(own, monkeypatch):
     assert output_of(own, ["echo", "before"]) == "before\n"
-    before = descriptors()
 
     def send_half(connection, data, fds=()):
         connection.send(len(data).to_bytes(4, "big") + data[: len(data) // 2])
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch:
-        patch.setattr(launcher_client, "send_message", send_half)
-        with pytest.raises(KeyboardInterrupt):
-            spawn(own, ["echo", "lost"], stdin=True)
-    assert descriptors() == before
+    with none_left():
+        with monkeypatch.context() as patch:
+            patch.setattr(launcher_client, "send_message", send_half)
+            with pytest.raises(KeyboardInterrupt):
+                spawn(own, ["echo", "lost"], stdin=True)
+        gc.collect()
     assert output_of(own, ["echo", "after"]) == "after\n"
 
 
 @pytest.mark.needs("machine Linux")
 def test_an_interrupt_while_the_launcher_starts_leaves_nothing_of_it(monkeypatch):
-    before = descriptors()
 
     def interrupt(_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(launcher_process, "receive_message", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        launcher_process.LauncherProcess()
-    assert descriptors() == before
+    with none_left():
+        with pytest.raises(KeyboardInterrupt):
+            launcher_process.LauncherProcess()
+        gc.collect()

@@ -9,6 +9,7 @@ import pytest
 from agent_magics.file_history.journal import FILE, ChangeJournal
 from agent_magics.file_history.states import ABSENT, PathChange, PathState
 from agent_magics.files.locks import is_held
+from tests.support.descriptors import none_left
 
 
 @pytest.fixture
@@ -47,11 +48,9 @@ def test_what_a_full_disk_refuses_is_written_with_what_comes_next(journal):
 
 
 def test_a_journal_that_a_full_disk_refuses_is_not_kept_open_and_begins_later(journal):
-    open_before = os.listdir("/proc/self/fd")
-    with pytest.MonkeyPatch.context() as patched:
+    with none_left(), pytest.MonkeyPatch.context() as patched:
         _fill_disk(patched)
         _add(journal, "one")
-    assert os.listdir("/proc/self/fd") == open_before
     assert is_held(f"{journal.folder}/{FILE}") is False
     _add(journal, "two")
     read = ChangeJournal(journal.folder).load()

@@ -23,6 +23,7 @@ from agent_magics.files.search.engines import find_ripgrep
 from agent_magics.files.search.matches import search
 from agent_magics.files.search.patterns import is_plain
 from agent_magics.protocol.errors import RespondToModel
+from tests.support.descriptors import none_left
 from tests.support.needs import require
 
 pytestmark = pytest.mark.soak
@@ -505,13 +506,11 @@ def test_a_file_of_which_a_block_cannot_be_read_is_counted_and_not_kept_open(tmp
     monkeypatch.setattr(search_files, "LONGEST_LINE", 10)
     write(tmp_path / "large", "foo\n" * 5)
     write(tmp_path / "small", "foo\n")
-    before = os.listdir("/proc/self/fd")
 
     def refuse(*args):
         raise OSError(errno.EIO, "Input/output error")
 
-    with monkeypatch.context() as patched:
+    with none_left(), monkeypatch.context() as patched:
         patched.setattr(os, "pread", refuse)
         found = search(tmp_path, "foo", cwd=tmp_path)
     assert (lines(found), found.unreadable) == (["small:1"], 1)
-    assert os.listdir("/proc/self/fd") == before

@@ -9,6 +9,7 @@ import pytest
 from agent_magics.exec.servers import LogRing
 from agent_magics.mcp.transports.stdio import StdioTransport
 from agent_magics.protocol.mcp import McpServerConfig
+from tests.support.descriptors import none_left
 from tests.support.mcp.links import LIMIT
 
 # It ends neither with its input nor by SIGTERM.
@@ -21,10 +22,6 @@ STUBBORN = (
 
 def hear(*_):
     """Take what the transport tells of."""
-
-
-def descriptors():
-    return set(os.listdir("/proc/self/fd"))
 
 
 @pytest.mark.needs("machine Linux")
@@ -46,6 +43,5 @@ def test_an_end_that_is_cancelled_leaves_neither_the_program_nor_its_pipes(tmp_p
         assert await asyncio.to_thread(transport._process.wait, LIMIT)
 
     asyncio.run(go())  # the first one also starts the launcher
-    before = descriptors()
-    asyncio.run(go())
-    assert descriptors() == before
+    with none_left():
+        asyncio.run(go())
