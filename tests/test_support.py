@@ -111,7 +111,7 @@ def test_a_kernel_that_does_not_start_leaves_nothing(monkeypatch, tmp_path):
     with pytest.raises(RuntimeError, match="died"):
         Kernel(env={"PYTHONPATH": "", "PYTHONHOME": "/nowhere"}, anew=True).__enter__()
     assert not list(tmp_path.iterdir())
-    assert set(psutil.Process().children()) == children
+    assert not set(psutil.Process().children()) - children
 
 
 # Where a kernel is, what it was given, and what it holds before its first cell.

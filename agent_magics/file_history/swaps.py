@@ -2,10 +2,9 @@
 
 import hashlib
 import os
-import stat
 
 from agent_magics.file_history.states import PathState
-from agent_magics.files.beneath import closing_descriptor, create_file, folder_of, take_over
+from agent_magics.files.beneath import create_file, folder_of, set_mode_at, take_over
 
 
 def staged_name(path: str, what: str = "new") -> str:
@@ -45,23 +44,7 @@ def remove_folder(path: str) -> None:
 def set_mode(path: str, mode: int) -> None:
     """Set the permissions of a file or folder."""
     with folder_of(path) as (folder, name):
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        try:
-            opened = os.open(name, flags, dir_fd=folder)
-        except PermissionError:  # its mode does not allow reading
-            _set_unreadable_mode(folder, name, mode)
-            return
-        try:
-            os.fchmod(opened, mode)
-        finally:
-            os.close(opened)
-
-
-def _set_unreadable_mode(folder: int, name: str, mode: int) -> None:
-    held = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-    with closing_descriptor(held):
-        if not stat.S_ISLNK(os.fstat(held).st_mode):
-            os.chmod(f"/proc/self/fd/{held}", mode)
+        set_mode_at(name, folder, mode)
 
 
 def rename(one: str, other: str) -> None:

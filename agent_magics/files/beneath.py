@@ -223,6 +223,21 @@ def _copy(name: str, copy: str, folder: int) -> None:
         raise
 
 
+def set_mode_at(name: str, folder: int, mode: int) -> None:
+    """Set the permissions of a file or folder in an opened folder, also where it may not be read.
+
+    Raises:
+        OSError: it is a link, or belongs to another user.
+    """
+    try:
+        with closing_descriptor(_open_at(name, _READ, folder)) as opened:
+            os.fchmod(opened, mode)
+    except PermissionError:  # its mode does not allow reading
+        flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+        with closing_descriptor(_open_at(name, flags, folder)) as held:
+            os.chmod(f"/proc/self/fd/{held}", mode)
+
+
 def exists_at(name: str, folder: int) -> bool:
     """Tell whether the folder with descriptor `folder` has an entry `name`."""
     with suppress(FileNotFoundError):

@@ -10,7 +10,7 @@ import secrets
 import shutil
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -19,6 +19,7 @@ from agent_magics.exec.protected.snapshot import (
     MOST_ENTRIES,
     Snapshot,
     SnapshotEntry,
+    folders_above,
     is_in,
     take,
     unwatched,
@@ -28,7 +29,9 @@ from agent_magics.files.beneath import (
     create_file,
     exists_at,
     folder_of,
+    is_below,
     open_folder,
+    set_mode_at,
 )
 from agent_magics.files.plain_files import stamp_of
 from agent_magics.protocol.errors import clause
@@ -256,6 +259,36 @@ def _goes_on(was: SnapshotEntry, is_now: SnapshotEntry | None) -> bool:
     return is_now is not None and was.is_continued_by(is_now)
 
 
+def open_closed(place: str, root: str, before: Snapshot) -> list[Finding]:
+    """Restore the modes of folders that may not be looked into now; return a finding for each.
+
+    What is in such a folder is in no snapshot, and yet git would run it: a hook, for example.
+
+    Args:
+        place: the protected path.
+        root: the writable folder that contains it; this one is opened too.
+        before: the intended state of `place`.
+    """
+    found = []
+    for path in sorted({*_folders_above(place, root), *before}):
+        with suppress(OSError):  # it is missing, or below a folder that stays closed
+            mode = os.lstat(path).st_mode
+            if stat.S_ISDIR(mode) and not os.access(path, os.R_OK | os.X_OK):
+                wanted = before[path].mode if path in before else mode | stat.S_IRWXU
+                found.append(_open(path, stat.S_IMODE(wanted)))
+    return found
+
+
+def _open(path: str, mode: int) -> Finding:
+    try:
+        with folder_of(path) as (folder, name):
+            set_mode_at(name, folder, mode)
+    except OSError as error:
+        why = f"its mode could not be restored ({clause(error)})"
+        return Finding(path, "changed", why=why, pending=True)
+    return Finding(path, "changed", "restored")
+
+
 def move_away(path: str, quarantine: Quarantine) -> Finding:
     """Move something new into quarantine."""
     try:
@@ -275,7 +308,7 @@ def _restore(
     try:
         with folder_of(path) as (folder, name):
             if stat.S_ISDIR(was.mode) and is_now is not None and stat.S_ISDIR(is_now.mode):
-                _set_mode(name, folder, was.mode)
+                set_mode_at(name, folder, stat.S_IMODE(was.mode))
                 return Finding(path, change, "restored")
             try:
                 made = _make_beside(name, folder, was)
@@ -348,26 +381,20 @@ def _stamp_at(name: str, folder: int) -> tuple[int, ...]:
 def _make_beside(name: str, folder: int, was: SnapshotEntry) -> str:
     """Create the old version under a temporary name, to be renamed into place atomically."""
     made = f".{name}.{secrets.token_hex(4)}"
-    if stat.S_ISDIR(was.mode):
-        os.mkdir(made, 0o700, dir_fd=folder)
-    elif stat.S_ISLNK(was.mode):
+    if stat.S_ISLNK(was.mode):
         os.symlink(was.content or b"", os.fsencode(made), dir_fd=folder)
         return made
-    else:
-        try:
+    try:
+        if stat.S_ISDIR(was.mode):
+            os.mkdir(made, 0o700, dir_fd=folder)
+        else:
             with open(create_file(made, folder), "wb") as file:
                 file.write(was.content or b"")
-        except OSError:
-            _discard(made, folder, was.mode)
-            raise
-    _set_mode(made, folder, was.mode)
+        set_mode_at(made, folder, stat.S_IMODE(was.mode))
+    except OSError:
+        _discard(made, folder, was.mode)
+        raise
     return made
-
-
-def _set_mode(name: str, folder: int, mode: int) -> None:
-    descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-    with closing_descriptor(descriptor):
-        os.fchmod(descriptor, stat.S_IMODE(mode))
 
 
 def _discard(name: str, folder: int, mode: int) -> None:
@@ -381,10 +408,11 @@ def _move_replacements_above(place: str, root: str, quarantine: Quarantine) -> l
     Whoever made one chose what stands behind it, for example the hooks of another repository: a
     file `.git` names it.
     """
-    above = os.path.dirname(place)
-    wrong = []
-    while above.startswith(f"{root}/"):
-        if os.path.islink(above) or os.path.isfile(above):
-            wrong.append(above)
-        above = os.path.dirname(above)
+    above = (path for path in _folders_above(place, root) if path != root)
+    wrong = [path for path in above if os.path.islink(path) or os.path.isfile(path)]
     return [move_away(each, quarantine) for each in reversed(wrong)]
+
+
+def _folders_above(place: str, root: str) -> Iterator[str]:
+    """Yield the folders from that of `place` up to `root`."""
+    return (path for path in folders_above(place) if is_below(path, (root,)))

@@ -14,6 +14,7 @@ become part of it.
 """
 
 import os
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -31,6 +32,7 @@ from agent_magics.exec.protected.put_back import (
     Finding,
     Quarantine,
     clear_of_new,
+    open_closed,
     put_back,
 )
 from agent_magics.exec.protected.snapshot import (
@@ -59,7 +61,7 @@ class _ProtectedPath:
 
     Attributes:
         root: the writable folder that contains it.
-        parent: identity of its parent folder, None where that does not exist.
+        parent: identity and rights of its parent folder, None where that does not exist.
         enforced: whether all running commands have it mounted read-only, so that only the person
             can change it.
         holders: number of running commands.
@@ -69,7 +71,7 @@ class _ProtectedPath:
     path: str
     root: str
     before: Snapshot = field(default_factory=dict)
-    parent: tuple[int, int] | None = None
+    parent: tuple[int, ...] | None = None
     enforced: bool = True
     holders: int = 0
     pending: frozenset[str] = frozenset()
@@ -231,13 +233,15 @@ class Tripwire:
         if place.enforced and not moved:
             place.remember()
             return []
+        if opened := open_closed(place.path, place.root, before):
+            now, parent = take(place.path, before, most), _identity(os.path.dirname(place.path))
         cleared = None
         if may_clear and len(now) - len(before) > _MOST_NEW:
             cleared = clear_of_new(place.path, before, self._quarantine)
             most = len(before) + MOST_ENTRIES if cleared else place.most
             now = take(place.path, before, most)
         may = _why_a_person_may if self._calls else _why_a_person_may_between_calls
-        found = put_back(
+        found = opened + put_back(
             *(place.path, place.root, *up_to_a_common_end(before, now, most), self._quarantine),
             only_told=lambda path, was, is_now: (
                 "" if is_now is None and is_in(path, place.pending) else may(path, was, is_now)
@@ -351,12 +355,13 @@ def shared_tripwire() -> Tripwire:
     return Tripwire(str(state_folder() / "quarantine"))
 
 
-def _identity(folder: str) -> tuple[int, int] | None:
+def _identity(folder: str) -> tuple[int, ...] | None:
+    """Return which folder it is, and whether its owner may look into it."""
     try:
         status = os.lstat(folder)
     except OSError:
         return None
-    return status.st_dev, status.st_ino
+    return status.st_dev, status.st_ino, status.st_mode & (stat.S_IRUSR | stat.S_IXUSR)
 
 
 def _touch(one: str, other: str) -> bool:

@@ -6,6 +6,7 @@ import queue
 import resource
 import shutil
 import subprocess
+import tempfile
 import threading
 import time
 from contextlib import contextmanager, suppress
@@ -21,6 +22,8 @@ from agent_magics.files import survey as surveying
 from agent_magics.files.paths import write_kind
 from agent_magics.patch.grammar import parse_patch
 from agent_magics.patch.plan import plan_patch
+from tests.support import forks
+from tests.support.users import USER, become, give
 
 
 @pytest.fixture
@@ -110,6 +113,39 @@ def test_what_changed_is_put_back_and_told(case, workspace, tripwire):
     for path, mode in modes.items():
         assert not path.exists() or path.stat().st_mode == mode
     assert tripwire.arm(confined(workspace)).finish() == []
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o311, 0o666])
+@pytest.mark.parametrize("closed", [".git/hooks", ".git", "."])
+def test_what_is_planted_in_a_folder_that_nobody_may_look_into_is_found(closed, mode):
+    """Root may look into any folder, so an ordinary user does all of it."""
+
+    def attack() -> list[str]:
+        become(USER)
+        os.environ["HOME"] = top
+        work = Path(top, "work")
+        subprocess.run(["git", "init", "-q", work], check=True)
+        shutil.rmtree(work / ".git/info")
+        modes = {path: path.stat().st_mode for path in (work / ".git", *work.glob(".git/hooks"))}
+        tripwire = Tripwire(f"{top}/quarantine", every=None)
+        watch = tripwire.arm(confined(work))
+        for name in ("hooks/pre-commit", "info/attributes"):
+            (work / ".git" / name).parent.mkdir(exist_ok=True)
+            (work / ".git" / name).write_text("evil", encoding="utf-8")
+        (work / closed).chmod(mode)
+        found = watch.finish()
+        assert not (work / ".git/hooks/pre-commit").exists()
+        assert not (work / ".git/info").exists()
+        assert {path: path.stat().st_mode | 0o077 for path in modes} == {
+            path: before | 0o077 for path, before in modes.items()
+        }
+        assert tripwire.arm(confined(work)).finish() == []
+        return sorted(f"{finding.done} {os.path.relpath(finding.path, work)}" for finding in found)
+
+    with tempfile.TemporaryDirectory(dir="/tmp") as top:
+        give(USER, top)
+        found = forks.call(attack)
+    assert found == ["moved .git/hooks/pre-commit", "moved .git/info", f"restored {closed}"]
 
 
 def test_what_was_changed_is_kept(workspace, tripwire):
