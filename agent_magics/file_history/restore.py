@@ -7,6 +7,7 @@ completed by repeating it.
 """
 
 import os
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -78,6 +79,7 @@ class Restore:
     _going: set[str] = field(default_factory=set)
     _steps: list[_Restoration] = field(default_factory=list)
     _undo: list[tuple[_Restoration, Callable[[], None]]] = field(default_factory=list)
+    _closed: dict[str, int] = field(default_factory=dict)  # folders that get their modes at the end
 
     def apply(self, content: Callable[[str], bytes | None]) -> None:
         """Restore everything.
@@ -95,6 +97,7 @@ class Restore:
         deepest_first = sorted(self._steps, key=lambda step: step.change.path, reverse=True)
         made_first = deepest_first[::-1]
         passes: tuple[tuple[list[_Restoration], Callable[[_Restoration], None]], ...] = (
+            (made_first, self._open),
             (made_first, lambda step: self._stage(step, content)),
             (deepest_first, self._take_away),
             (made_first, lambda step: self._put(step, content)),
@@ -112,11 +115,22 @@ class Restore:
             raise RestoreFailed(path, clause(error), left) from error
         finally:
             self._clean_up()
+            self._close()
         self.done = [step.change.path for step in made_first]
         # The person requested it; otherwise the tripwire would undo it after the next command.
         shared_tripwire().accept(self.done)
 
     # -- the steps ---------------------------------------------------------------------------------
+
+    def _open(self, step: _Restoration) -> None:
+        """Let the contents of a folder be changed whose mode does not allow that."""
+        if step.now.kind == "folder" and not _is_open(step.now.mode):
+            self._set_folder_mode(step.change.path, step.now.mode)
+
+    def _set_folder_mode(self, path: str, mode: int) -> None:
+        """Set a folder's mode; what would keep this user out of it waits for the end."""
+        set_mode(path, mode | stat.S_IRWXU)
+        self._closed[path] = mode
 
     def _stage(self, step: _Restoration, content: Callable[[str], bytes | None]) -> None:
         """Create new content beside its target, unless its folder does not exist yet."""
@@ -148,7 +162,7 @@ class Restore:
                     self._do(
                         step,
                         lambda: os.rmdir(name, dir_fd=folder),
-                        lambda: make_folder(step.change.path, now.mode),
+                        lambda: make_folder(step.change.path, now.mode | stat.S_IRWXU),
                     )
                 except OSError:
                     if wanted.kind != "absent":
@@ -197,13 +211,13 @@ class Restore:
 
     def _settle_mode(self, step: _Restoration) -> None:
         """Set a folder's mode after its contents are in place."""
-        wanted, now = step.change.before, step.now
+        path, wanted, now = step.change.path, step.change.before, step.now
         if wanted.kind == "folder" and (now.kind != "folder" or now.mode != wanted.mode):
             self._do(
                 step,
-                lambda: set_mode(step.change.path, wanted.mode),
+                lambda: self._set_folder_mode(path, wanted.mode),
                 # One that was made is removed as a whole.
-                lambda: set_mode(step.change.path, now.mode) if now.kind == "folder" else None,
+                lambda: self._set_folder_mode(path, now.mode) if now.kind == "folder" else None,
             )
 
     def _do(self, step: _Restoration, do: Callable[[], None], undo: Callable[[], None]) -> None:
@@ -258,6 +272,17 @@ class Restore:
             if step.backup:
                 with suppress(OSError):
                     unlink(step.backup)
+
+    def _close(self) -> None:
+        for path, mode in sorted(self._closed.items(), reverse=True):
+            if not _is_open(mode):
+                with suppress(FileNotFoundError):  # it was removed
+                    set_mode(path, mode)
+
+
+def _is_open(mode: int) -> bool:
+    """Tell whether a folder's owner may look into it and change its contents."""
+    return mode & stat.S_IRWXU == stat.S_IRWXU
 
 
 _FILES = {"file", "link"}

@@ -50,22 +50,27 @@ class Scanner:
         root: absolute, without links.
         tracked: paths that git tracks; they are watched even if a .gitignore matches.
         left_out: folders that were skipped, for display.
+        closed: folders that the last scan could not look into.
     """
 
     root: str
     skipped: frozenset[str] = frozenset()
     tracked: frozenset[str] = frozenset()
     left_out: set[str] = field(default_factory=set)
+    closed: set[str] = field(default_factory=set)
     _verdicts: dict[str, dict[str, bool]] = field(default_factory=dict)
     _rules: dict[str, tuple[Stamp, IgnoreFile | None]] = field(default_factory=dict)
     _ignored: set[str] = field(default_factory=set)
+    _known: Tree = field(default_factory=dict)
     _count: int = 0
     _fresh: int = 0
 
-    def scan(self, *, renew: bool) -> Tree:
+    def scan(self, *, renew: bool, known: Tree | None = None) -> Tree:
         """Return the tree.
 
         Args:
+            known: the last one. What it has below folders that cannot be looked into is taken over:
+                it may still be there.
             renew: read changed .gitignore files again. Not between the two scans around one
                 command: files that it adds to .gitignore must not appear as removed.
 
@@ -74,11 +79,13 @@ class Scanner:
             OSError: the root cannot be read.
         """
         tree: Tree = {}
+        self._known, self.closed = known or {}, set()
         self._count = 0
         self._fresh = time.time_ns() - _CLOCK_TICK
         with closing_descriptor(open_folder(self.root)) as root:
             readable = os.open(".", _FOLDER, dir_fd=root)
         self._walk(readable, "", IgnoreRules(), tree, renew)
+        self._known = {}
         return tree
 
     def track(self, paths: Sequence[str]) -> None:
@@ -98,11 +105,15 @@ class Scanner:
                 return
             tree[path] = here
             for name in deeper:
+                below = f"{path}{name}/"
                 try:
-                    below = os.open(name, _FOLDER, dir_fd=folder)
-                except OSError:  # unreadable, or deleted meanwhile
+                    opened = os.open(name, _FOLDER, dir_fd=folder)
+                    self._walk(opened, below, rules.below(name), tree, renew)
+                except (FileNotFoundError, NotADirectoryError):  # deleted meanwhile
                     continue
-                self._walk(below, f"{path}{name}/", rules.below(name), tree, renew)
+                except OSError:
+                    self.closed.add(below)
+                    tree |= {p: names for p, names in self._known.items() if p.startswith(below)}
         finally:
             os.close(folder)
 

@@ -2,7 +2,8 @@
 
 Law: changes before a command began are never attributed to it. So each command begins with a scan,
 and all commands of this process share one record of a workspace. Changes by the person
-*while* a command runs cannot be distinguished from the command's.
+*while* a command runs cannot be distinguished from the command's. And what could not be looked at
+before is not taken for new: an undo would delete it.
 """
 
 import os
@@ -104,8 +105,8 @@ class WorkspaceMemory:
 
     @property
     def left_out(self) -> list[str]:
-        """Folders that are not watched, because tools generate them."""
-        return sorted(self._scanner.left_out)
+        """Folders that are not watched: tools generate them, or they cannot be looked into."""
+        return sorted(self._scanner.left_out | self._scanner.closed)
 
     def begin(self) -> ObservedChanges:
         """Scan before a command; return changes since the last scan if other commands ran."""
@@ -150,8 +151,9 @@ class WorkspaceMemory:
             return []
         if renew:
             self._renew()
+        closed = self._scanner.closed
         try:
-            tree = self._scanner.scan(renew=renew)
+            tree = self._scanner.scan(renew=renew, known=self._tree)
         except WorkspaceTooLarge:
             self.too_large, self._tree, self._states = True, None, {}
             return []
@@ -162,7 +164,13 @@ class WorkspaceMemory:
             self._learn(tree, ((path, names) for path, names in tree.items()))
             found: list[PathChange] = []
         else:
-            found = self._compare(before, tree)
+            opened = {
+                path: names
+                for path, names in tree.items()
+                if path not in before and path.startswith(tuple(closed))
+            }
+            self._learn(tree, opened.items())  # it may have been there before
+            found = self._compare(before | opened, tree)
         return found
 
     def _renew(self) -> None:
@@ -202,7 +210,7 @@ class WorkspaceMemory:
             return ABSENT
         if len(stamp) == 1:
             return PathState("folder", stamp[0] & 0o7777)
-        return self._states.get(path, ABSENT)
+        return self._states.get(path) or _unread(stamp)
 
     def _state_now(self, path: str, now: Tree) -> PathState:
         folder, _, name = path.rpartition("/")
@@ -262,12 +270,20 @@ class WorkspaceMemory:
         try:
             for name in names:
                 path = f"{folder}{name}"
+                self._states.pop(path, None)
                 with suppress(OSError):
                     self._states[path] = look_in(
                         *(opened, name, f"{self.root}/{path}"), judge, self._copies.keep
                     )
         finally:
             os.close(opened)
+
+
+def _unread(stamp: Stamp) -> PathState:
+    """Return the state of a file that was there and could not be read."""
+    _, mtime, size, inode, mode = stamp
+    known = f"{size}:{mtime}:{inode}"
+    return PathState("file", mode & 0o7777, size=size, stamp=known, why="it could not be read")
 
 
 def _open_files_below(root: str) -> frozenset[str]:

@@ -1,19 +1,24 @@
 """How an undo reaches the disk: all of it or nothing, and whatever kills it can be finished."""
 
+import errno
 import json
 import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from agent_magics.file_history import restore as workspace_restore
+from agent_magics.file_history import workspace
 from agent_magics.file_history.journal import ChangeJournal
 from agent_magics.file_history.workspace import WorkspaceMemory
 from agent_magics.protocol.errors import FatalError
+from tests.support import forks
 from tests.support.files import crashing_undo
+from tests.support.users import USER, become, give
 
 
 def _changed(tmp_path: Path) -> tuple[Path, ChangeJournal, dict[str, str], dict[str, str]]:
@@ -122,3 +127,127 @@ def test_a_content_that_cannot_be_put_back_again_is_kept_and_named(tmp_path, mon
     assert named is not None
     assert Path(named[1]).read_text(encoding="utf-8") == "c\n"
     assert not (root / "made").exists()
+
+
+# -- folders that may not be looked into ---------------------------------------------------------
+# Root may look into any, so an ordinary user does all of it.
+
+CLOSED = pytest.mark.parametrize("mode", [0o000, 0o311, 0o666])
+
+
+def _in_a_workspace(act):
+    """Call ``act(data, memory, journal)`` as an ordinary user, with a folder of two files."""
+
+    def run():
+        become(USER)
+        data = Path(top, "root/data")
+        (data / "deep").mkdir(parents=True)
+        for name in ("one", "deep/two"):
+            (data / name).write_text("mine\n", encoding="utf-8")
+        act(data, WorkspaceMemory(str(data.parent)), ChangeJournal(f"{top}/journal"))
+        data.chmod(0o755)
+        assert (data / "one").read_text() == (data / "deep/two").read_text() == "mine\n"
+        assert sorted(path.name for path in data.parent.rglob("*")) == [
+            "data",
+            "deep",
+            "one",
+            "two",
+        ]
+
+    with tempfile.TemporaryDirectory(dir="/tmp") as top:
+        give(USER, top)
+        forks.call(run)
+
+
+@CLOSED
+def test_what_stood_in_a_folder_that_is_opened_was_not_made(mode):
+    def act(data, memory, journal):
+        data.chmod(mode)
+        memory.begin()
+        assert memory.left_out == ["data/"]
+        data.chmod(0o755)
+        (data.parent / "new").touch()
+        journal.add("t", "turn", memory.end().changes, memory.content)
+        assert memory.left_out == []
+        undone = journal.undo()
+        assert not undone.obstacles and undone.paths == (
+            f"{data.parent}/data",
+            f"{data.parent}/new",
+        )
+        assert data.stat().st_mode & 0o777 == mode
+
+    _in_a_workspace(act)
+
+
+@CLOSED
+def test_what_stands_in_a_folder_that_is_closed_was_not_removed(mode):
+    def act(data, memory, journal):
+        memory.begin()
+        data.chmod(mode)
+        journal.add("t", "turn", memory.end().changes, memory.content)
+        assert journal.undo().paths == (str(data),)
+
+    _in_a_workspace(act)
+
+
+@CLOSED
+def test_what_is_changed_in_a_folder_that_was_closed_meanwhile_is_put_back(mode):
+    def act(data, memory, journal):
+        memory.begin()
+        data.chmod(mode)
+        assert [change.path for change in memory.end().changes] == [str(data)]
+        memory.begin()
+        data.chmod(0o755)
+        (data / "one").write_text("changed\n", encoding="utf-8")
+        journal.add("t", "turn", memory.end().changes, memory.content)
+        assert not journal.undo().obstacles
+
+    _in_a_workspace(act)
+
+
+def refuse(*_):
+    raise OSError(errno.EMFILE, "Too many open files")
+
+
+@pytest.mark.parametrize(("before", "after"), [(0o755, 0o555), (0o555, 0o755), (0o555, 0o577)])
+def test_what_is_changed_in_a_folder_that_may_not_be_written_is_put_back(before, after):
+    def act(data, memory, journal):
+        data.chmod(before)
+        (data / "deep").chmod(before)
+        memory.begin()
+        for folder in (data, data / "deep"):
+            folder.chmod(0o755)
+        (data / "one").write_text("changed\n", encoding="utf-8")
+        (data / "deep/two").unlink()
+        (data / "deep/new").mkdir()
+        (data / "deep/new/file").touch()
+        for folder in (data / "deep/new", data / "deep", data):
+            folder.chmod(after)
+        journal.add("t", "turn", memory.end().changes, memory.content)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(workspace_restore.Restore, "_settle_mode", refuse)
+            with pytest.raises(FatalError, match="nothing was changed"):
+                journal.undo()
+        modes = [each.stat().st_mode & 0o777 for each in (data, data / "deep", data / "deep/new")]
+        assert modes == [after] * 3
+        assert (data / "one").read_text() == "changed\n"
+        assert not journal.undo().obstacles
+        assert [each.stat().st_mode & 0o777 for each in (data, data / "deep")] == [before] * 2
+
+    _in_a_workspace(act)
+
+
+def test_a_file_that_could_not_be_read_at_first_is_not_taken_for_a_new_one(tmp_path, monkeypatch):
+    (tmp_path / "root").mkdir()
+    file = tmp_path / "root/file"
+    file.write_text("mine\n", encoding="utf-8")
+    memory = WorkspaceMemory(str(tmp_path / "root"))
+    with monkeypatch.context() as patched:
+        patched.setattr(workspace, "open_folder", refuse)
+        memory.begin()
+    file.write_text("changed\n", encoding="utf-8")
+    journal = ChangeJournal(str(tmp_path / "journal"))
+    journal.add("t", "turn", memory.end().changes, memory.content)
+    [obstacle] = journal.undo().obstacles
+    assert obstacle.reason == "what it was is not kept (it could not be read)"
+    assert file.read_text() == "changed\n"
