@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 _FOLDER = "/proc/self/fd"
 _LIMIT = 20.0  # seconds; only what is lost stays so long
@@ -13,8 +13,12 @@ def opened() -> dict[str, str]:
     """Return the descriptors that are open, each with what it is of."""
     found = {}
     for number in os.listdir(_FOLDER):
-        with suppress(FileNotFoundError):  # the one of this listing
+        try:
             found[number] = os.readlink(f"{_FOLDER}/{number}")
+        except FileNotFoundError:  # the one of this listing
+            continue
+        except OSError as error:  # its path is too long, for example
+            found[number] = str(error)
     return found
 
 

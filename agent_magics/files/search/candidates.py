@@ -82,6 +82,11 @@ class SearchedFiles:
         self.timed_out = self.timed_out or time.monotonic() > self.deadline
         return self.timed_out
 
+    @property
+    def closed(self) -> int:
+        """The number of folders that could not be read."""
+        return self._walk.unreadable
+
     def unseen_from(self, path: str) -> tuple[str, ...]:
         """Return what a search that ended before file `path` has not looked through; see
         `FolderWalk.unseen_from`. Of "", what the walk had not reached.

@@ -74,6 +74,7 @@ class Found:
         complete: False when time ran out; the counts are then lower bounds.
         too_long: files that were not searched, because they have an overlong line.
         unseen: what was not looked through when time ran out; see `FolderWalk.unseen_from`.
+        closed: number of folders that could not be read.
     """
 
     matches: tuple[Match, ...]
@@ -88,6 +89,7 @@ class Found:
     complete: bool
     too_long: tuple[str, ...] = ()
     unseen: tuple[str, ...] = ()
+    closed: int = 0
 
 
 def search(
@@ -154,6 +156,7 @@ def search(
         complete=not (engine.timed_out or files.timed_out),
         too_long=tuple(shown_path(path, cwd) for path in files.too_long),
         unseen=files.unseen_from(engine.stopped_at),
+        closed=files.closed,
     )
 
 

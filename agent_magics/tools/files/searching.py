@@ -114,6 +114,8 @@ class _SearchReport(Readable):
             yield ignored_note(found.ignored, found.ignored_names)
         if found.unreadable:
             yield f"{number_of(found.unreadable, 'file')} could not be read."
+        if found.closed:
+            yield f"{number_of(found.closed, 'folder')} could not be read."
 
     def _rest(self, shown: int, total: int) -> str:
         rest = OutputGuard().overflow(shown, total, "narrow the search for others")
