@@ -275,8 +275,9 @@ class Restore:
 
     def _close(self) -> None:
         for path, mode in sorted(self._closed.items(), reverse=True):
-            if not _is_open(mode):
-                with suppress(FileNotFoundError):  # it was removed
+            with suppress(FileNotFoundError):  # it was removed
+                # A file may have taken its place.
+                if not _is_open(mode) and stat.S_ISDIR(os.lstat(path).st_mode):
                     set_mode(path, mode)
 
 

@@ -212,9 +212,13 @@ def refuse(*_):
 @pytest.mark.parametrize(("before", "after"), [(0o755, 0o555), (0o555, 0o755), (0o555, 0o577)])
 def test_what_is_changed_in_a_folder_that_may_not_be_written_is_put_back(before, after):
     def act(data, memory, journal):
+        (kind := data.parent / "kind").touch()
+        kind.chmod(0o640)
         data.chmod(before)
         (data / "deep").chmod(before)
         memory.begin()
+        kind.unlink()
+        kind.mkdir(after)
         for folder in (data, data / "deep"):
             folder.chmod(0o755)
         (data / "one").write_text("changed\n", encoding="utf-8")
@@ -233,6 +237,8 @@ def test_what_is_changed_in_a_folder_that_may_not_be_written_is_put_back(before,
         assert (data / "one").read_text() == "changed\n"
         assert not journal.undo().obstacles
         assert [each.stat().st_mode & 0o777 for each in (data, data / "deep")] == [before] * 2
+        assert kind.is_file() and kind.stat().st_mode & 0o777 == 0o640
+        kind.unlink()
 
     _in_a_workspace(act)
 

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from agent_magics.exec.launcher.wire import Confinement
 from agent_magics.exec.protected.git_places import git_parts
 from agent_magics.exec.sandbox.plan import build_confinement
 from agent_magics.files import survey as surveying
+from agent_magics.files.beneath import closing_descriptor
 from agent_magics.files.paths import read_judge
 from agent_magics.files.survey import survey
 
@@ -136,11 +138,12 @@ def test_what_is_not_looked_through_is_named(workspace, monkeypatch):
 
 
 def test_a_path_that_is_too_long_is_named(workspace):
-    start = os.open(workspace, os.O_RDONLY)
-    folder = start
-    for _ in range(30):
-        os.mkdir("x" * 200, dir_fd=folder)
-        folder = os.open("x" * 200, os.O_RDONLY, dir_fd=folder)
+    with ExitStack() as opened:
+        folder = opened.enter_context(closing_descriptor(os.open(workspace, os.O_RDONLY)))
+        for _ in range(30):
+            os.mkdir("x" * 200, dir_fd=folder)
+            deeper = os.open("x" * 200, os.O_RDONLY, dir_fd=folder)
+            folder = opened.enter_context(closing_descriptor(deeper))
     (why,) = survey((str(workspace),), read_judge()).missed.values()
     assert why == "file name too long"
 
