@@ -219,14 +219,12 @@ class Outbox:
         if self._rollout is None:
             return
         try:
-            self._rollout.write(happened)
+            self._is_recorded |= self._rollout.write(happened)
         except Exception as problem:
             # A read-only or full disk, or details that have no JSON form, must not end the run, nor
             # delay events for those who wait for them; the error is reported once.
             if self._is_recorded:
                 self._is_recorded, self._problem = False, problem
-        else:
-            self._is_recorded = True
 
     def close(self) -> None:
         """Flush, and close the record's file; on the engine's thread."""

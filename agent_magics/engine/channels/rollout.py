@@ -85,8 +85,11 @@ class Rollout:
                 append(aside, rest)
             os.ftruncate(fd, size)
 
-    def write(self, happened: Iterable[Event | Entry]) -> None:
+    def write(self, happened: Iterable[Event | Entry]) -> bool:
         """Append lines with one write, after lines that could not be written before.
+
+        Returns:
+            Whether there was anything to write: pieces of texts are not kept.
 
         Raises:
             Exception: the file cannot be written, or an event has no JSON form: these events are
@@ -94,7 +97,7 @@ class Rollout:
         """
         kept = [each for each in happened if _is_kept(each)]
         if not kept:
-            return
+            return False
         with self._lock:
             try:
                 data = b"".join(map(_line, [*self._owed, *self._gap(), *kept]))
@@ -104,6 +107,7 @@ class Rollout:
                 raise
             self._owed.clear()
             self._missed, self._missed_count = None, 0
+        return True
 
     def _gap(self) -> list[Event]:
         first = self._missed

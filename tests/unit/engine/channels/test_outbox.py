@@ -6,7 +6,7 @@ import pytest
 
 from agent_magics.engine.session import Session
 from agent_magics.engine.thread import shared_engine
-from agent_magics.protocol.events import ToolCallPending, TurnCompleted
+from agent_magics.protocol.events import TextDelta, ToolCallPending, TurnCompleted, Warned
 
 KEY = "sk-canary-canary"
 
@@ -23,6 +23,20 @@ def test_what_code_of_an_earlier_turn_does_later_is_recorded_without_keys(tmp_pa
     (record,) = tmp_path.rglob("*.jsonl")
     text = record.read_text()
     assert "ToolCallPending" in text and KEY not in text
+
+
+def test_that_nothing_is_recorded_is_told_once(tmp_path):
+    """Pieces of a text are not recorded in any case, and so are no sign that the rest is."""
+    (tmp_path / "taken").touch()
+    session, shown = Session(shared_engine(), "default", tmp_path / "taken"), []
+    session.outbox.listen("turn", shown.append)
+    for _ in range(3):
+        for kind, fields in ((Warned, {"message": "It happened."}), (TextDelta, {"text": "a"})):
+            session.outbox.emit("turn", kind, **fields)
+            shared_engine().spawn(_flush(session)).result()
+    session.close()
+    told = [event.message for event in shown if isinstance(event, Warned)]
+    assert sum("not recorded" in message for message in told) == 1
 
 
 @pytest.fixture
