@@ -3,6 +3,7 @@
 It costs one `lstat` per file, so unchanged files cost nothing more.
 """
 
+import errno
 import os
 import re
 import stat
@@ -16,6 +17,7 @@ from agent_magics.files.beneath import closing_descriptor, open_folder
 from agent_magics.files.ignore_rules import IGNORE_FILE, IgnoreFile, IgnoreRules, read_ignore_file
 
 MOST_ENTRIES = 50_000
+_DEEPEST = 200  # levels; each has a descriptor and a call of its own
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # A file written shorter than this before a scan may be written again with the same time stamp; its
 # ctime is recorded as 0, so that the next scan reads it again.
@@ -107,6 +109,8 @@ class Scanner:
             for name in deeper:
                 below = f"{path}{name}/"
                 try:
+                    if below.count("/") > _DEEPEST:
+                        raise OSError(errno.ELOOP, "it is nested too deeply")
                     opened = os.open(name, _FOLDER, dir_fd=folder)
                     self._walk(opened, below, rules.below(name), tree, renew)
                 except (FileNotFoundError, NotADirectoryError):  # deleted meanwhile

@@ -1,5 +1,7 @@
 """Which files of a workspace are watched for changes."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -32,3 +34,19 @@ def test_what_tools_and_servers_write_by_themselves_is_no_change(
     memory.begin()
     file.write_text("new")
     assert [each.path for each in memory.end().changes] == [str(file)] * is_watched
+
+
+def test_commands_go_on_beside_a_folder_that_is_nested_without_end(tmp_path: Path) -> None:
+    nest = "import os\nfor _ in range(1_500): os.mkdir('d'); os.chdir('d')"
+    memory = WorkspaceMemory(str(tmp_path))
+    memory.begin()
+    try:
+        subprocess.run([sys.executable, "-c", nest], cwd=tmp_path, check=True)
+        assert all(each.after.kind == "folder" for each in memory.end().changes)
+        [left_out] = memory.left_out
+        assert set(left_out) == {"d", "/"}
+        memory.begin()
+        (tmp_path / "new").touch()
+        assert [each.path for each in memory.end().changes] == [f"{tmp_path}/new"]
+    finally:
+        subprocess.run(["rm", "-rf", tmp_path / "d"], check=True)  # pytest cannot go so deep
