@@ -129,6 +129,32 @@ def test_a_content_that_cannot_be_put_back_again_is_kept_and_named(tmp_path, mon
     assert not (root / "made").exists()
 
 
+@pytest.mark.parametrize("how", ["content", "mode", "removal"])
+def test_a_file_of_two_names_is_put_back_under_both(tmp_path, how):
+    (tmp_path / "root").mkdir()
+    one, other = tmp_path / "root/one", tmp_path / "root/other"
+    one.write_text("mine\n", encoding="utf-8")
+    one.chmod(0o644)
+    os.link(one, other)
+    memory = WorkspaceMemory(str(tmp_path / "root"))
+    memory.begin()
+    if how == "content":
+        one.write_text("changed\n", encoding="utf-8")
+    elif how == "mode":
+        one.chmod(0o600)
+    else:
+        one.unlink()
+        other.unlink()
+    journal = ChangeJournal(str(tmp_path / "journal"))
+    journal.add("t", "turn", memory.end().changes, memory.content)
+    assert not journal.undo().obstacles
+    for file in (one, other):
+        assert file.read_text() == "mine\n" and file.stat().st_mode & 0o777 == 0o644
+    assert sorted(os.listdir(tmp_path / "root")) == ["one", "other"]
+    assert not journal.redo().obstacles
+    assert [file.exists() for file in (one, other)] == [how != "removal"] * 2
+
+
 # -- folders that may not be looked into ---------------------------------------------------------
 # Root may look into any, so an ordinary user does all of it.
 
