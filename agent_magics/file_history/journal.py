@@ -376,7 +376,7 @@ class ChangeJournal:
             return UndoResult(tuple(turns), paths, tuple(obstacles), whole.doubtful)
 
     def redo(self) -> UndoResult:
-        """Redo the turns of the last undo.
+        """Redo the turn that was undone last.
 
         Raises:
             FatalError: there is nothing to redo, or a file could not be written.
