@@ -219,9 +219,10 @@ class SentRecord(Rollout):
     def begin(self) -> None:
         """Do nothing: the kernel has begun the record."""
 
-    def write(self, happened: Iterable[Event | Entry]) -> None:
+    def write(self, happened: Iterable[Event | Entry]) -> bool:
         """Send what happened, in order."""
         self._link.send("happened", [to_json(each) for each in happened])
+        return True
 
     def sync(self) -> None:
         """Do nothing: the kernel does this."""

@@ -42,6 +42,7 @@ NO_FORMAT = (
 TWICE = "more than one column is called {name!r}"
 NOT_UTF8 = "the names of its columns are not UTF-8 text ({name!r})"
 NO_FILE = "There is no file {path}."
+_CLOSED = "{path} cannot be read: you may not look into it, and its rows would be missing."
 NEEDS = "Reading {path} needs the package {package}: pip install {package}."
 
 
@@ -101,6 +102,7 @@ def _local(pattern: str, judge: FileJudge) -> list[tuple[str, _Opened]]:
     if not pattern:
         raise FatalError("rows='': an empty path names no files.")
     pattern = str(Path(pattern).expanduser())
+    _check_folders(pattern)
     # `Path.glob` takes no absolute pattern.
     found = sorted(glob.glob(pattern, recursive=True)) or [pattern]  # noqa: PTH207
     # "**" finds a folder and what is in it: each file is read once.
@@ -113,7 +115,39 @@ def _files_of(path: str) -> list[str]:
     # The methods of `Path` raise where a name is too long or a folder may not be looked into.
     if not os.path.isdir(path):  # noqa: PTH112
         return [path]
-    return _of_folder(path, filter(os.path.isfile, map(str, Path(path).rglob("*"))))
+    return _of_folder(path, _below(path))
+
+
+def _below(folder: str) -> Iterator[str]:
+    """Yield the regular files below a folder, but for those of hidden folders."""
+    _check_open(folder)
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not _is_hidden(name, "")]
+        for deeper in (Path(place, name) for name in folders):
+            if not deeper.is_symlink():
+                _check_open(str(deeper))
+        yield from (str(path) for path in (Path(place, name) for name in names) if path.is_file())
+
+
+def _check_folders(pattern: str) -> None:
+    """Check the folders in which the names of a glob are looked for."""
+    parts = pattern.split("/")
+    for number, part in enumerate(parts):
+        if glob.has_magic(part):
+            above = "/".join([*parts[:number], ""])
+            folders = f"{above}**/" if part == "**" else above
+            for folder in glob.iglob(folders, recursive=True):  # noqa: PTH207
+                _check_open(folder or ".")
+
+
+def _check_open(folder: str) -> None:
+    """Check that a folder may be looked into: what globs and walks find leaves others out unseen.
+
+    Raises:
+        FatalError: it may not.
+    """
+    if not os.access(folder, os.R_OK | os.X_OK):
+        raise FatalError(_CLOSED.format(path=folder))
 
 
 @contextmanager

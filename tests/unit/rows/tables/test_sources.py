@@ -8,6 +8,8 @@ import gzip
 import json
 import lzma
 import os
+import re
+import tempfile
 import zipfile
 from itertools import product
 from pathlib import Path
@@ -23,9 +25,11 @@ import pytest
 
 from agent_magics import Agent
 from agent_magics.protocol.errors import FatalError
-from agent_magics.rows.tables.files import Broken
+from agent_magics.rows.tables.files import Broken, file_batches
 from agent_magics.rows.tables.sources import Held, open_source
+from tests.support import forks
 from tests.support.rows.echo import Echo
+from tests.support.users import USER, become, give
 
 TEXTS = [f"text {number}" for number in range(1203)]
 
@@ -407,3 +411,39 @@ def test_a_line_of_any_length_is_not_read_whole(tmp_path, name):
         os.truncate(path, 1 << 40)  # takes no place on the disk
     with pytest.raises(FatalError, match="one of its lines has more than 64 MB"):
         open_source(path, hold=True)
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o311, 0o666])
+@pytest.mark.parametrize(
+    ("pattern", "is_read"),
+    [
+        ("*.jsonl", True),
+        (".", False),
+        ("closed", False),
+        ("**/*.jsonl", False),
+        ("*/*.jsonl", False),
+    ],
+)
+def test_no_rows_are_left_out_unseen_where_a_folder_may_not_be_looked_into(pattern, is_read, mode):
+    """Root may look into any folder, so an ordinary user does it."""
+
+    def read():
+        become(USER)
+        os.chdir(top)
+        for folder in (".", "closed", ".hidden"):
+            Path(folder).mkdir(exist_ok=True)
+            Path(folder, "rows.jsonl").write_text('{"n": 1}', encoding="utf-8")
+        for folder in ("closed", ".hidden"):
+            Path(folder).chmod(mode)
+        try:
+            return list(file_batches(pattern))
+        except FatalError as error:
+            return str(error)
+
+    with tempfile.TemporaryDirectory(dir="/tmp") as top:
+        give(USER, top)
+        found = forks.call(read)
+    if is_read:
+        assert found == [[{"n": 1}]]
+    else:
+        assert re.fullmatch(r"(\./)?closed/? cannot be read: you may not look into it.*", found)
