@@ -146,18 +146,42 @@ class Discovery:
 
 
 def _identity(folder: Path) -> tuple[object, ...]:
-    """Return a value that changes when a file in a folder does; () where there is no folder."""
+    """Return a value that changes when a file in a folder does; () where there is no file."""
     try:
-        with os.scandir(folder) as entries:
-            stats = [(e.name, e.stat()) for e in entries if e.name.endswith(".py")]
-    except OSError:
+        return tuple((path.name, *_stamp(path)) for path in _paths_in(folder))
+    except OSError as error:
+        return (str(error),)
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    try:
+        status = path.stat()
+    except OSError:  # a link to nothing, for example
         return ()
-    return tuple(sorted((name, s.st_mtime_ns, s.st_size, s.st_ino) for name, s in stats))
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def _paths_in(folder: Path) -> list[Path]:
+    """Return the files in a folder that may hold tools, in order; none where there is no folder.
+
+    Hidden ones are of editors: Emacs marks a file that is being edited by a link to nothing.
+
+    Raises:
+        OSError: the folder cannot be looked into.
+    """
+    try:
+        return sorted(p for p in folder.iterdir() if p.suffix == ".py" and p.name[0] != ".")
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def _read_files(folder: Path, *, links: bool) -> list[ToolFile]:
+    try:
+        paths = _paths_in(folder)
+    except OSError as error:
+        return [ToolFile(folder, trouble=clause(error))]
     files = []
-    for path in sorted(folder.glob("*.py")):
+    for path in paths:
         try:
             files.append(ToolFile(path, read_plain(path, _LARGEST, links=links)))
         except OSError as error:

@@ -1,5 +1,6 @@
 """Tools found in folders and packages: nothing of a project runs before it is trusted."""
 
+import errno
 import importlib
 import os
 import sys
@@ -167,6 +168,34 @@ def test_the_persons_own_folder_needs_no_trust_and_is_read_again(project):
     assert names(finder.find()) == ["second_one"]
     path.unlink()
     assert names(finder.find()) == []
+
+
+def test_a_link_to_nothing_takes_no_other_tool_away(project):
+    """Emacs marks a file that is being edited by one, whose name is hidden."""
+    write(project, "found.py", FILE.format(name="found"))
+    trust(project)
+    os.symlink("me@here.1", project / ".agent_magics/tools/.#found.py")
+    assert names(Discovery(project).find()) == ["found"]
+    os.symlink("nowhere", project / ".agent_magics/tools/old.py")
+    trust(project)
+    found = Discovery(project).find()
+    assert names(found) == ["found"]
+    [warning] = found.warnings
+    assert "old.py are left out" in warning
+
+
+def test_a_folder_that_may_not_be_looked_into_is_told(project, monkeypatch):
+    user_folder = discovery.user_tools_folder()
+    entries = Path.iterdir
+
+    def refuse(folder):
+        if folder == user_folder:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return entries(folder)
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    [warning] = Discovery(project).find().warnings
+    assert warning == f"The tools of {user_folder} are left out: Permission denied."
 
 
 def test_a_link_in_a_project_is_not_followed_and_told(project, tmp_path):
