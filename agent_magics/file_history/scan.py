@@ -52,27 +52,23 @@ class Scanner:
         root: absolute, without links.
         tracked: paths that git tracks; they are watched even if a .gitignore matches.
         left_out: folders that were skipped, for display.
-        closed: folders that the last scan could not look into.
     """
 
     root: str
     skipped: frozenset[str] = frozenset()
     tracked: frozenset[str] = frozenset()
     left_out: set[str] = field(default_factory=set)
-    closed: set[str] = field(default_factory=set)
     _verdicts: dict[str, dict[str, bool]] = field(default_factory=dict)
     _rules: dict[str, tuple[Stamp, IgnoreFile | None]] = field(default_factory=dict)
     _ignored: set[str] = field(default_factory=set)
-    _known: Tree = field(default_factory=dict)
+    _closed: set[str] = field(default_factory=set)
     _count: int = 0
     _fresh: int = 0
 
-    def scan(self, *, renew: bool, known: Tree | None = None) -> Tree:
-        """Return the tree.
+    def scan(self, *, renew: bool) -> tuple[Tree, set[str]]:
+        """Return the tree, and its folders that cannot be looked into.
 
         Args:
-            known: the last one. What it has below folders that cannot be looked into is taken over:
-                it may still be there.
             renew: read changed .gitignore files again. Not between the two scans around one
                 command: files that it adds to .gitignore must not appear as removed.
 
@@ -81,14 +77,13 @@ class Scanner:
             OSError: the root cannot be read.
         """
         tree: Tree = {}
-        self._known, self.closed = known or {}, set()
+        self._closed = set()
         self._count = 0
         self._fresh = time.time_ns() - _CLOCK_TICK
         with closing_descriptor(open_folder(self.root)) as root:
             readable = os.open(".", _FOLDER, dir_fd=root)
         self._walk(readable, "", IgnoreRules(), tree, renew)
-        self._known = {}
-        return tree
+        return tree, self._closed
 
     def track(self, paths: Sequence[str]) -> None:
         """Set the paths that git tracks."""
@@ -116,8 +111,7 @@ class Scanner:
                 except (FileNotFoundError, NotADirectoryError):  # deleted meanwhile
                     continue
                 except OSError:
-                    self.closed.add(below)
-                    tree |= {p: names for p, names in self._known.items() if p.startswith(below)}
+                    self._closed.add(below)
         finally:
             os.close(folder)
 

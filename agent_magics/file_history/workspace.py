@@ -10,7 +10,7 @@ import os
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -96,6 +96,7 @@ class WorkspaceMemory:
         self.too_large = False
         self._scanner = Scanner(root, _open_files_below(root))
         self._tree: Tree | None = None
+        self._closed: set[str] = set()  # folders that cannot be looked into
         self._states: dict[str, PathState] = {}
         self._git: GitFiles | None = None
         self._git_stamp = (-1, -1)
@@ -106,7 +107,7 @@ class WorkspaceMemory:
     @property
     def left_out(self) -> list[str]:
         """Folders that are not watched: tools generate them, or they cannot be looked into."""
-        return sorted(self._scanner.left_out | self._scanner.closed)
+        return sorted(self._scanner.left_out | self._closed)
 
     def begin(self) -> ObservedChanges:
         """Scan before a command; return changes since the last scan if other commands ran."""
@@ -151,27 +152,23 @@ class WorkspaceMemory:
             return []
         if renew:
             self._renew()
-        closed = self._scanner.closed
         try:
-            tree = self._scanner.scan(renew=renew, known=self._tree)
+            tree, closed = self._scanner.scan(renew=renew)
         except WorkspaceTooLarge:
             self.too_large, self._tree, self._states = True, None, {}
             return []
         except OSError:
             return []
-        before, self._tree = self._tree, tree
+        before, was_closed = self._tree, self._closed
+        self._tree, self._closed = tree, closed
         if before is None:
-            self._learn(tree, ((path, names) for path, names in tree.items()))
-            found: list[PathChange] = []
-        else:
-            opened = {
-                path: names
-                for path, names in tree.items()
-                if path not in before and path.startswith(tuple(closed))
-            }
-            self._learn(tree, opened.items())  # it may have been there before
-            found = self._compare(before | opened, tree)
-        return found
+            self._learn(tree, tree.items())
+            return []
+        # What cannot be looked at now may still be there, and what could not be may have been.
+        tree |= _only_in(before, tree, closed)
+        opened = _only_in(tree, before, was_closed)
+        self._learn(tree, opened.items())
+        return self._compare(before | opened, tree)
 
     def _renew(self) -> None:
         """Start new copies if they fill up, and read git's index if it changed."""
@@ -277,6 +274,17 @@ class WorkspaceMemory:
                     )
         finally:
             os.close(opened)
+
+
+def _only_in(one: Tree, other: Tree, folders: Set[str]) -> Tree:
+    """Return what only the first tree has of what is in some folders, or below them."""
+    return {path: one[path] for path in one.keys() - other.keys() if _is_in(path, folders)}
+
+
+def _is_in(path: str, folders: Set[str]) -> bool:
+    while path and path not in folders:
+        path = path[: path.rfind("/", 0, -1) + 1]
+    return path in folders
 
 
 def _unread(stamp: Stamp) -> PathState:

@@ -270,7 +270,8 @@ def open_closed(place: str, root: str, before: Snapshot) -> list[Finding]:
         before: the intended state of `place`.
     """
     found = []
-    for path in sorted({*_folders_above(place, root), *before}):
+    folders = {path for path, entry in before.items() if stat.S_ISDIR(entry.mode)}
+    for path in sorted({*_folders_above(place, root), *folders}):
         with suppress(OSError):  # it is missing, or below a folder that stays closed
             mode = os.lstat(path).st_mode
             if stat.S_ISDIR(mode) and not os.access(path, os.R_OK | os.X_OK):
