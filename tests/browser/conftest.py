@@ -37,6 +37,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(300))
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Function, call: pytest.CallInfo[None]
+) -> Iterator[pytest.TestReport]:
+    """Say what the pages of a test showed when it failed."""
+    report = yield
+    if call.when == "call" and report.failed:
+        for page in item.funcargs.get("pages", ()):
+            if not page.closed:
+                report.sections.append((page.name, page.describe()))
+    return report
+
+
 @pytest.fixture(scope="package")
 def spare() -> list[Page]:
     """Return the page that the last test has left, if it left one."""

@@ -41,6 +41,7 @@ TOKEN = "t"
 # Milliseconds and seconds that anything on the page may take: only what hangs takes so long.
 SLOW = 60_000
 LIMIT = 120.0
+_TOLD = 700  # bytes of a message, whose end says most
 _ENDING = 30.0  # seconds for a server to end by itself
 expect.set_options(timeout=SLOW)
 
@@ -360,6 +361,16 @@ class NotebookPage:
         """Reload the page, as the browser's button does, with no wait for the kernel."""
         self.page.goto(self.lab.address(self.name))
         self.page.wait_for_selector(".jp-Notebook .jp-Cell")
+
+    def describe(self) -> str:
+        """Return what the page shows, and what it and the server were told last."""
+        try:
+            shown = self.page.locator("body").inner_text(timeout=5_000)
+        except Error as error:
+            shown = f"it cannot be looked at: {error}"
+        told = "\n".join(frame[-_TOLD:].decode(errors="replace") for frame in self.frames[-10:])
+        parts = {"shows": shown, "was told last": told, "server said last": self.lab.log[-4_000:]}
+        return "\n".join(f"-- {name}\n{text}" for name, text in parts.items())
 
     def shoot(self, name: str) -> None:
         """Leave a picture of the page in the folder that AGENT_MAGICS_PICTURES names, if any."""
