@@ -150,7 +150,7 @@ def _identity(folder: Path) -> tuple[object, ...]:
     try:
         return tuple((path.name, *_stamp(path)) for path in _paths_in(folder))
     except OSError as error:
-        return (str(error),)
+        return (clause(error),)
 
 
 def _stamp(path: Path) -> tuple[int, ...]:
