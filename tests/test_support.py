@@ -2,10 +2,12 @@
 
 import ast
 import asyncio
+import json
 import os
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -15,7 +17,8 @@ import psutil
 import pytest
 
 from tests.support import forks, needs
-from tests.support.kernels.driver import Kernel
+from tests.support.kernels import forked
+from tests.support.kernels.driver import CHANNELS, Kernel
 from tests.support.models.forked import ForkedServer
 from tests.support.ports import free_port
 
@@ -112,6 +115,20 @@ def test_a_kernel_that_does_not_start_leaves_nothing(monkeypatch, tmp_path):
         Kernel(env={"PYTHONPATH": "", "PYTHONHOME": "/nowhere"}, anew=True).__enter__()
     assert not list(tmp_path.iterdir())
     assert not set(psutil.Process().children()) - children
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("channel", ["shell", "iopub", "control"])
+def test_a_forked_kernel_whose_port_was_taken_says_so_and_ends(channel, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ports = {f"{each}_port": free_port() for each in CHANNELS}
+        ports[f"{channel}_port"] = taken.getsockname()[1]
+        file = tmp_path / "kernel.json"
+        file.write_text(json.dumps({"ip": "127.0.0.1", "transport": "tcp", "key": "k", **ports}))
+        command = [each.replace("{connection_file}", str(file)) for each in forked.command()]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 1
+    assert "Address already in use" in ended.stderr
 
 
 # Where a kernel is, what it was given, and what it holds before its first cell.

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib.abc import Loader, MetaPathFinder
@@ -196,6 +197,11 @@ def _be_kernel(wanted: dict[str, Any], outputs: list[int], given: list[str]) -> 
         del sys.modules[name]
     try:
         importlib.import_module("ipykernel.kernelapp").launch_new_instance()
+    except Exception:  # another process has taken one of its ports meanwhile
+        # At once, so that its front end starts another: with some of its sockets open a kernel
+        # would wait for ever at its end, and say nothing.
+        traceback.print_exc()
+        os._exit(1)
     finally:
         # What an interpreter does at its end.
         threading._shutdown()
