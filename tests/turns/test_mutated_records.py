@@ -162,6 +162,19 @@ def test_a_record_that_lacks_a_line_goes_on_with_the_others(at):
     assert without >= len(go_on(written(LINES)).items) - 2  # a call and its output
 
 
+@pytest.mark.parametrize("call_id", [None, ""])
+@pytest.mark.parametrize(
+    "kind", ["FunctionCall", "CustomToolCall", "LocalShellCall", "ToolCallOutput"]
+)
+def test_no_call_without_an_id_which_every_provider_refuses_goes_on(kind, call_id):
+    lines = copy.deepcopy(LINES)
+    next(line for line in lines if line.get("item", {}).get("type") == kind)["item"]["call_id"] = (
+        call_id
+    )
+    history = go_on(written(lines))
+    assert history is None or all(getattr(item, "call_id", "x") for item in history.items)
+
+
 def without_a_call():
     """Return the lines without that of a call."""
     return [line for line in LINES if line.get("item", {}).get("name") != "apply_patch"]

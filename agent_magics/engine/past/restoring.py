@@ -88,8 +88,13 @@ def _answered(entries: Iterable[Done]) -> Iterator[Done]:
             yield done
 
 
-def _check_answers(items: Iterable[Item]) -> None:
-    """Raise a ValueError where an output answers no call, since every provider refuses that."""
+def _check_answers(items: Sequence[Item]) -> None:
+    """Raise a ValueError for what every provider refuses.
+
+    That is a call without an id, and an output without its call.
+    """
+    if any(isinstance(item, (*CALL_TYPES, ToolCallOutput)) and not item.call_id for item in items):
+        raise ValueError("a call has no id")
     open_calls = Counter[str]()
     if any(_answers_nothing(item, open_calls) for item in items):
         raise ValueError("an output answers no call")
