@@ -34,8 +34,8 @@ class FunctionToolSpec:
         self.strict = strict
         self.strict_reason = strict_reason
 
-    def __repr__(self) -> str:
-        return f"FunctionToolSpec({self.name!r}, strict={self.strict})"
+    def __repr__(self) -> str:  # the name alone: other fields may be derived, which may fail
+        return f"FunctionToolSpec({self.name!r})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,6 +98,16 @@ def test_a_spec_has_no_other_fields():
         _ = revenue.spec.nonsense
 
 
+def test_a_spec_is_shown_also_where_it_cannot_be_made():
+    @tool
+    def send(data: bytes) -> None:
+        """Send."""
+
+    assert repr(send.tool_options) and repr(send.spec) == "FunctionToolSpec('send')"
+    with pytest.raises(FatalError, match="JSON has no bytes"):
+        send.spec.parameters  # noqa: B018 - derived when it is looked at
+
+
 @pytest.mark.soak
 def test_pydantic_comes_only_when_a_spec_is_looked_at():
     code = """
