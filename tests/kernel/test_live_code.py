@@ -208,6 +208,8 @@ def test_what_model_code_raises_is_neither_an_interrupt_nor_an_end(
     assert outcome.status == "ok", outcome.text
     assert "nterrupted by the person" not in outcome.text
     assert kernel.value("1 + 1") == "2"
+    if "task" in place:  # an error that nobody has looked at is told when its task is collected
+        kernel.run("import gc; gc.collect()")
 
 
 def test_code_of_a_cell_that_blocks_does_not_see_the_kernels_task(kernel: Kernel) -> None:
