@@ -35,10 +35,8 @@ def run_to_end(awaitable: Awaitable[Any], left: Callable[[], object] = lambda: N
         try:
             return runner.run(_as_coroutine(awaitable))
         finally:
-            if asyncio.all_tasks(loop):
-                is_stubborn = runner.run(_leave_stubborn_tasks())
-                if is_stubborn:
-                    left()
+            if asyncio.all_tasks(loop) and runner.run(_leave_stubborn_tasks()):
+                left()
 
 
 async def _leave_stubborn_tasks() -> bool:
@@ -46,6 +44,8 @@ async def _leave_stubborn_tasks() -> bool:
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()
+    if not others:  # the last has ended by itself before this one began
+        return False
     _, stubborn = await asyncio.wait(others, timeout=_CLEAN_UP_SECONDS)
     for task in stubborn:
         # Else the loop's end waits for it (Python's documentation, "Extending" of asyncio), and
