@@ -35,8 +35,10 @@ def run_to_end(awaitable: Awaitable[Any], left: Callable[[], object] = lambda: N
         try:
             return runner.run(_as_coroutine(awaitable))
         finally:
-            if asyncio.all_tasks(loop) and runner.run(_leave_stubborn_tasks()):
-                left()
+            if asyncio.all_tasks(loop):
+                is_stubborn = runner.run(_leave_stubborn_tasks())
+                if is_stubborn:
+                    left()
 
 
 async def _leave_stubborn_tasks() -> bool:
