@@ -104,6 +104,6 @@ def check_kills(tmp_path, moments: Sequence[int], rows: int, *more: str) -> None
         asked = Counter(entry["last"] for entry in server.log())
     assert list(done.frame["answer"]) == texts and len(asked) == rows
     # What was paid for is in the table, but for what was in flight at a kill: asked, or answered
-    # in the moment that a group of answers waits to be written.
+    # in the 50 ms that a group of answers waits to be written; a busy machine takes longer once.
     assert set(done.frame["tokens"]) == {30}
-    assert sum(asked.values()) - rows <= len(moments) * 2 * AT_ONCE
+    assert sum(asked.values()) - rows <= (len(moments) + 2) * 2 * AT_ONCE
