@@ -10,7 +10,7 @@ import secrets
 import shutil
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -259,35 +259,35 @@ def _goes_on(was: SnapshotEntry, is_now: SnapshotEntry | None) -> bool:
     return is_now is not None and was.is_continued_by(is_now)
 
 
-def open_closed(place: str, root: str, before: Snapshot) -> list[Finding]:
-    """Restore the modes of folders that may not be looked into now; return a finding for each.
-
-    What is in such a folder is in no snapshot, and yet git would run it: a hook, for example.
-
-    Args:
-        place: the protected path.
-        root: the writable folder that contains it; this one is opened too.
-        before: the intended state of `place`.
-    """
-    found = []
-    folders = {path for path, entry in before.items() if stat.S_ISDIR(entry.mode)}
-    for path in sorted({*_folders_above(place, root), *folders}):
-        with suppress(OSError):  # it is missing, or below a folder that stays closed
-            mode = os.lstat(path).st_mode
-            if stat.S_ISDIR(mode) and not os.access(path, os.R_OK | os.X_OK):
-                wanted = before[path].mode if path in before else mode | stat.S_IRWXU
-                found.append(_open(path, stat.S_IMODE(wanted)))
+def modes_above(place: str, root: str) -> dict[str, int]:
+    """Return the modes of the folders from that of `place` up to `root`, by path."""
+    found = {}
+    for path in _folders_above(place, root):
+        with suppress(OSError):  # it is missing
+            found[path] = os.lstat(path).st_mode
     return found
 
 
-def _open(path: str, mode: int) -> Finding:
-    try:
-        with folder_of(path) as (folder, name):
-            set_mode_at(name, folder, mode)
-    except OSError as error:
-        why = f"its mode could not be restored ({clause(error)})"
-        return Finding(path, "changed", why=why, pending=True)
-    return Finding(path, "changed", "restored")
+def open_closed(modes: Mapping[str, int], quarantine: Quarantine) -> list[Finding]:
+    """Restore the modes of folders that their owner may no longer read, change or enter.
+
+    In a folder that cannot be read a hook is in no snapshot, and yet git would run it; in one that
+    cannot be changed nothing can be restored.
+
+    Args:
+        modes: the intended modes, by path; those of others than folders are left out.
+        quarantine: see `put_back`.
+
+    Returns:
+        A finding for each of these folders.
+    """
+    found = []
+    for path, mode in sorted(modes.items()):
+        with suppress(OSError):  # it is missing, or below a folder that stays closed
+            now = os.lstat(path).st_mode
+            if stat.S_ISDIR(mode) and stat.S_ISDIR(now) and mode & ~now & stat.S_IRWXU:
+                found.append(_restore(path, SnapshotEntry(mode), SnapshotEntry(now), quarantine))
+    return found
 
 
 def move_away(path: str, quarantine: Quarantine) -> Finding:

@@ -32,6 +32,7 @@ from agent_magics.exec.protected.put_back import (
     Finding,
     Quarantine,
     clear_of_new,
+    modes_above,
     open_closed,
     put_back,
 )
@@ -62,6 +63,7 @@ class _ProtectedPath:
     Attributes:
         root: the writable folder that contains it.
         parent: identity and rights of its parent folder, None where that does not exist.
+        above: modes of the folders that contain it, up to `root`.
         enforced: whether all running commands have it mounted read-only, so that only the person
             can change it.
         holders: number of running commands.
@@ -72,6 +74,7 @@ class _ProtectedPath:
     root: str
     before: Snapshot = field(default_factory=dict)
     parent: tuple[int, ...] | None = None
+    above: dict[str, int] = field(default_factory=dict)
     enforced: bool = True
     holders: int = 0
     pending: frozenset[str] = frozenset()
@@ -81,10 +84,19 @@ class _ProtectedPath:
         """The number of entries at which its snapshots are cut."""
         return _MOST_WHOLE if os.path.basename(self.path) in _WHOLE else MOST_ENTRIES
 
+    @property
+    def modes(self) -> dict[str, int]:
+        """The intended modes of all that it contains and of the folders above."""
+        return self.above | {path: entry.mode for path, entry in self.before.items()}
+
+    def look(self, most: int) -> tuple[Snapshot, tuple[int, ...] | None]:
+        """Return its present state, cut at `most` entries, and what `parent` is now."""
+        return take(self.path, self.before, most), _identity(os.path.dirname(self.path))
+
     def remember(self) -> None:
         """Record the current state as the intended one."""
-        self.parent = _identity(os.path.dirname(self.path))
-        now = take(self.path, self.before, self.most)
+        self.above = modes_above(self.path, self.root)
+        now, self.parent = self.look(self.most)
         missing = {path for path in self.before.keys() - now.keys() if is_in(path, self.pending)}
         self.before = now | {path: self.before[path] for path in missing}
 
@@ -225,7 +237,7 @@ class Tripwire:
         may_clear = most == _MOST_WHOLE and place.path in before
         if may_clear:
             most = min(most, len(before) + _MOST_NEW + 1)
-        now, parent = take(place.path, before, most), _identity(os.path.dirname(place.path))
+        now, parent = place.look(most)
         moved = parent != place.parent
         if now == before and not moved:
             place.pending = frozenset()
@@ -233,8 +245,8 @@ class Tripwire:
         if place.enforced and not moved:
             place.remember()
             return []
-        if opened := open_closed(place.path, place.root, before):
-            now, parent = take(place.path, before, most), _identity(os.path.dirname(place.path))
+        if opened := open_closed(place.modes, self._quarantine):
+            now, parent = place.look(most)
         cleared = None
         if may_clear and len(now) - len(before) > _MOST_NEW:
             cleared = clear_of_new(place.path, before, self._quarantine)

@@ -115,7 +115,7 @@ def test_what_changed_is_put_back_and_told(case, workspace, tripwire):
     assert tripwire.arm(confined(workspace)).finish() == []
 
 
-@pytest.mark.parametrize("mode", [0o000, 0o311, 0o666])
+@pytest.mark.parametrize("mode", [0o000, 0o311, 0o666, 0o555])
 @pytest.mark.parametrize("closed", [".git/hooks", ".git", "."])
 def test_what_is_planted_in_a_folder_that_nobody_may_look_into_is_found(closed, mode):
     """Root may look into any folder, so an ordinary user does all of it."""
@@ -126,26 +126,28 @@ def test_what_is_planted_in_a_folder_that_nobody_may_look_into_is_found(closed, 
         work = Path(top, "work")
         subprocess.run(["git", "init", "-q", work], check=True)
         shutil.rmtree(work / ".git/info")
-        modes = {path: path.stat().st_mode for path in (work / ".git", *work.glob(".git/hooks"))}
+        folders = (work, work / ".git", work / ".git/hooks")
+        modes = [path.stat().st_mode for path in folders]
         tripwire = Tripwire(f"{top}/quarantine", every=None)
         watch = tripwire.arm(confined(work))
         for name in ("hooks/pre-commit", "info/attributes"):
             (work / ".git" / name).parent.mkdir(exist_ok=True)
             (work / ".git" / name).write_text("evil", encoding="utf-8")
+        append(work / ".git/config")
         (work / closed).chmod(mode)
         found = watch.finish()
         assert not (work / ".git/hooks/pre-commit").exists()
+        assert "evil" not in (work / ".git/config").read_text(encoding="utf-8")
         assert not (work / ".git/info").exists()
-        assert {path: path.stat().st_mode | 0o077 for path in modes} == {
-            path: before | 0o077 for path, before in modes.items()
-        }
+        assert [path.stat().st_mode for path in folders] == modes
         assert tripwire.arm(confined(work)).finish() == []
         return sorted(f"{finding.done} {os.path.relpath(finding.path, work)}" for finding in found)
 
     with tempfile.TemporaryDirectory(dir="/tmp") as top:
         give(USER, top)
         found = forks.call(attack)
-    assert found == ["moved .git/hooks/pre-commit", "moved .git/info", f"restored {closed}"]
+    planted = ["moved .git/hooks/pre-commit", "moved .git/info"]
+    assert found == [*planted, *sorted(["restored .git/config", f"restored {closed}"])]
 
 
 def test_what_was_changed_is_kept(workspace, tripwire):
