@@ -42,7 +42,10 @@ NO_FORMAT = (
 TWICE = "more than one column is called {name!r}"
 NOT_UTF8 = "the names of its columns are not UTF-8 text ({name!r})"
 NO_FILE = "There is no file {path}."
-_CLOSED = "{path} cannot be read: you may not look into it, and its rows would be missing."
+_CLOSED = (
+    "{path} cannot be read: you may not look into it, and its rows would be missing unseen. Name "
+    "what you may read in rows=, or have its mode changed."
+)
 NEEDS = "Reading {path} needs the package {package}: pip install {package}."
 
 

@@ -46,7 +46,9 @@ class PartFiles:
     def paths(self) -> list[str]:
         """Return the files that are there, in order."""
         if self._remote is None:
-            return _regular(filter(_PART.search, map(str, Path(self._folder).glob(_PARTS))))
+            # Not a glob, which finds nothing where the folder may not be looked into.
+            entries = Path(self._folder).iterdir()
+            return _regular(str(path) for path in entries if _PART.fullmatch(path.name))
         with _told():
             self._remote.invalidate_cache()
             return sorted(filter(_PART.search, self._remote.glob(f"{self._folder}/{_PARTS}")))

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import uuid
 from pathlib import Path
 
@@ -14,9 +15,12 @@ from moto.server import ThreadedMotoServer
 
 from agent_magics import Agent
 from agent_magics.protocol.errors import FatalError
+from agent_magics.rows.tables.folders import PartFiles
+from tests.support import forks
 from tests.support.models.row_server import RowServer
 from tests.support.rows.echo import Echo
 from tests.support.rows.watchers import wait_until
+from tests.support.users import USER, become, give
 
 pytestmark = pytest.mark.soak
 
@@ -115,3 +119,23 @@ def test_what_cannot_be_written_to_is_one_sentence(storage):
         with pytest.raises(FatalError, match="nope://x"):
             agent.map_sync("{{text}}", ["a"], into="nope://x")
     assert not model.asked["b"]
+
+
+def test_what_may_not_be_looked_at_is_not_written_over():
+    """Root may look into any folder, so an ordinary user does it."""
+
+    def write_over() -> str:
+        become(USER)
+        out = Path(top, "out")
+        out.mkdir()
+        (out / "part-00000.parquet").write_text("of another map", encoding="utf-8")
+        out.chmod(0o311)
+        try:
+            PartFiles(out).paths()
+        except PermissionError as error:
+            return error.strerror
+        return ""
+
+    with tempfile.TemporaryDirectory(dir="/tmp") as top:
+        give(USER, top)
+        assert forks.call(write_over) == "Permission denied"
