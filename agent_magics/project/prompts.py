@@ -110,7 +110,7 @@ def _prompts_in(folder: Path, *, links: bool = False) -> list[PromptFile]:
     place = folder / "prompts"
     try:
         with opened(place, links=links) as descriptor:
-            names = [name for name in names_in(descriptor) if name.endswith(".md")]
+            names = [n for n in names_in(descriptor) if n.endswith(".md") and n[0] != "."]
             return [_read(place / name, descriptor, links) for name in names]
     except (FileNotFoundError, NotADirectoryError):
         return []

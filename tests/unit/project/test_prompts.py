@@ -41,6 +41,13 @@ def test_the_persons_own_is_used_at_once_and_that_of_the_project_once_trusted(re
     assert fill_prompt(repository, "hello", {"name": "Ada"}) == "Hello Ada."
 
 
+def test_the_mark_of_an_editor_is_no_prompt(repository):
+    """Emacs makes a link to nothing beside each file that is being edited."""
+    write(config_folder(), "hello.md", "Hello.")
+    (config_folder() / "prompts/.#hello.md").symlink_to("me@here.1")
+    assert [prompt.name for prompt in find_prompts(repository)] == ["hello"]
+
+
 def test_what_is_given_must_be_the_fields(repository):
     write(config_folder(), "p.md", "{{a}} {{ b }} {{a}} {{ 1 }} {{a.b}} {c}")
     assert find_prompts(repository)[0].fields == ("a", "b")
