@@ -79,7 +79,7 @@ class Restore:
     _going: set[str] = field(default_factory=set)
     _steps: list[_Restoration] = field(default_factory=list)
     _undo: list[tuple[_Restoration, Callable[[], None]]] = field(default_factory=list)
-    _closed: dict[str, int] = field(default_factory=dict)  # folders that get their modes at the end
+    _final_modes: dict[str, int] = field(default_factory=dict)
 
     def apply(self, content: Callable[[str], bytes | None]) -> None:
         """Restore everything.
@@ -115,7 +115,7 @@ class Restore:
             raise RestoreFailed(path, clause(error), left) from error
         finally:
             self._clean_up()
-            self._close()
+            self._close_folders()
         self.done = [step.change.path for step in made_first]
         # The person requested it; otherwise the tripwire would undo it after the next command.
         shared_tripwire().accept(self.done)
@@ -130,7 +130,7 @@ class Restore:
     def _set_folder_mode(self, path: str, mode: int) -> None:
         """Set a folder's mode; what would keep this user out of it waits for the end."""
         set_mode(path, mode | stat.S_IRWXU)
-        self._closed[path] = mode
+        self._final_modes[path] = mode
 
     def _stage(self, step: _Restoration, content: Callable[[str], bytes | None]) -> None:
         """Create new content beside its target, unless its folder does not exist yet."""
@@ -278,12 +278,16 @@ class Restore:
                 with suppress(OSError):
                     unlink(step.backup)
 
-    def _close(self) -> None:
-        for path, mode in sorted(self._closed.items(), reverse=True):
-            with suppress(FileNotFoundError):  # it was removed
+    def _close_folders(self) -> None:
+        for path, mode in sorted(self._final_modes.items(), reverse=True):
+            try:
                 # A file may have taken its place.
                 if not _is_open(mode) and stat.S_ISDIR(os.lstat(path).st_mode):
                     set_mode(path, mode)
+            except FileNotFoundError:  # it was removed
+                continue
+            except OSError as error:
+                raise RestoreFailed(path, clause(error), [path]) from error
 
 
 def _is_open(mode: int) -> bool:

@@ -3,7 +3,6 @@
 It costs one `lstat` per file, so unchanged files cost nothing more.
 """
 
-import errno
 import os
 import re
 import stat
@@ -103,9 +102,10 @@ class Scanner:
             tree[path] = here
             for name in deeper:
                 below = f"{path}{name}/"
+                if below.count("/") > _DEEPEST:
+                    self._closed.add(below)
+                    continue
                 try:
-                    if below.count("/") > _DEEPEST:
-                        raise OSError(errno.ELOOP, "it is nested too deeply")
                     opened = os.open(name, _FOLDER, dir_fd=folder)
                     self._walk(opened, below, rules.below(name), tree, renew)
                 except (FileNotFoundError, NotADirectoryError):  # deleted meanwhile

@@ -204,24 +204,24 @@ def look_in(
     if not stat.S_ISREG(status.st_mode):
         return PathState("other", mode)
     if why := why_secret(path):
-        return unkept(status, f"protected: {why}")
+        return unkept(stamp_of(status), f"protected: {why}")
     if status.st_size > MOST_FILE:
-        return unkept(status, f"larger than {MOST_FILE >> 20} MB")
+        return unkept(stamp_of(status), f"larger than {MOST_FILE >> 20} MB")
     try:
         content, status = read_with_status(name, MOST_FILE, folder=folder)
     except OSError as error:
-        return unkept(status, f"not readable ({clause(error)})")
+        return unkept(stamp_of(status), f"not readable ({clause(error)})")
     digest = digest_of(content)
     if not keep(digest, content):
-        return unkept(status, "no room is left for copies")
+        return unkept(stamp_of(status), "no room is left for copies")
     return PathState("file", stat.S_IMODE(status.st_mode), digest, len(content))
 
 
-def unkept(status: os.stat_result, why: str) -> PathState:
+def unkept(stamp: Stamp, why: str) -> PathState:
     """Return the state of a file whose content is not stored."""
-    stamp = f"{status.st_size}:{status.st_mtime_ns}:{status.st_ino}"
-    mode = stat.S_IMODE(status.st_mode)
-    return PathState("file", mode, size=status.st_size, stamp=stamp, why=why)
+    _, mtime, size, inode, mode = stamp
+    seen = f"{size}:{mtime}:{inode}"
+    return PathState("file", stat.S_IMODE(mode), size=size, stamp=seen, why=why)
 
 
 def with_missing_folders(paths: Iterable[str]) -> list[str]:

@@ -26,6 +26,7 @@ from agent_magics.file_history.states import (
     Stamp,
     digest_of,
     look_in,
+    unkept,
 )
 from agent_magics.files.beneath import PathChanged, is_below, open_folder, real_path
 from agent_magics.files.paths import open_notebook, read_judge
@@ -207,7 +208,7 @@ class WorkspaceMemory:
             return ABSENT
         if len(stamp) == 1:
             return PathState("folder", stamp[0] & 0o7777)
-        return self._states.get(path) or _unread(stamp)
+        return self._states.get(path) or unkept(stamp, "it could not be read")
 
     def _state_now(self, path: str, now: Tree) -> PathState:
         folder, _, name = path.rpartition("/")
@@ -285,13 +286,6 @@ def _is_in(path: str, folders: Set[str]) -> bool:
     while path and path not in folders:
         path = path[: path.rfind("/", 0, -1) + 1]
     return path in folders
-
-
-def _unread(stamp: Stamp) -> PathState:
-    """Return the state of a file that was there and could not be read."""
-    _, mtime, size, inode, mode = stamp
-    known = f"{size}:{mtime}:{inode}"
-    return PathState("file", mode & 0o7777, size=size, stamp=known, why="it could not be read")
 
 
 def _open_files_below(root: str) -> frozenset[str]:

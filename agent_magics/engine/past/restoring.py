@@ -60,8 +60,8 @@ def _restore(conversation: Conversation, record: Record) -> None:
     for done in entries:
         _do(conversation, done)
         redacted |= isinstance(done, records.ItemAdded | records.HistoryShortened) and done.redacted
-    _check_answers(conversation.history.items)
-    _check_answers(conversation.history.sent)
+    _check_calls(conversation.history.items)
+    _check_calls(conversation.history.sent)
     not_sent = map(NOT_SENT.format, _waiting(record.done))
     for text in _untold(record.done):
         conversation.tell(text)
@@ -88,7 +88,7 @@ def _answered(entries: Iterable[Done]) -> Iterator[Done]:
             yield done
 
 
-def _check_answers(items: Sequence[Item]) -> None:
+def _check_calls(items: Sequence[Item]) -> None:
     """Raise a ValueError for what every provider refuses.
 
     That is a call without an id, and an output without its call.
