@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -16,9 +15,8 @@ from agent_magics.file_history import workspace
 from agent_magics.file_history.journal import ChangeJournal
 from agent_magics.file_history.workspace import WorkspaceMemory
 from agent_magics.protocol.errors import FatalError
-from tests.support import forks
 from tests.support.files import crashing_undo
-from tests.support.users import USER, become, give
+from tests.support.users import call_as_user
 
 
 def _changed(tmp_path: Path) -> tuple[Path, ChangeJournal, dict[str, str], dict[str, str]]:
@@ -164,8 +162,7 @@ CLOSED = pytest.mark.parametrize("mode", [0o000, 0o311, 0o666])
 def _in_a_workspace(act):
     """Call ``act(data, memory, journal)`` as an ordinary user, with a folder of two files."""
 
-    def run():
-        become(USER)
+    def run(top):
         data = Path(top, "root/data")
         (data / "deep").mkdir(parents=True)
         for name in ("one", "deep/two"):
@@ -180,9 +177,7 @@ def _in_a_workspace(act):
             "two",
         ]
 
-    with tempfile.TemporaryDirectory(dir="/tmp") as top:
-        give(USER, top)
-        forks.call(run)
+    call_as_user(run)
 
 
 @CLOSED

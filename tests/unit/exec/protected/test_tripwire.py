@@ -6,7 +6,6 @@ import queue
 import resource
 import shutil
 import subprocess
-import tempfile
 import threading
 import time
 from contextlib import contextmanager, suppress
@@ -22,8 +21,7 @@ from agent_magics.files import survey as surveying
 from agent_magics.files.paths import write_kind
 from agent_magics.patch.grammar import parse_patch
 from agent_magics.patch.plan import plan_patch
-from tests.support import forks
-from tests.support.users import USER, become, give
+from tests.support.users import call_as_user
 
 
 @pytest.fixture
@@ -118,11 +116,7 @@ def test_what_changed_is_put_back_and_told(case, workspace, tripwire):
 @pytest.mark.parametrize("mode", [0o000, 0o311, 0o666, 0o555])
 @pytest.mark.parametrize("closed", [".git/hooks", ".git", "."])
 def test_what_is_planted_in_a_folder_that_nobody_may_look_into_is_found(closed, mode):
-    """Root may look into any folder, so an ordinary user does all of it."""
-
-    def attack() -> list[str]:
-        become(USER)
-        os.environ["HOME"] = top
+    def attack(top: str) -> list[str]:
         work = Path(top, "work")
         subprocess.run(["git", "init", "-q", work], check=True)
         shutil.rmtree(work / ".git/info")
@@ -143,9 +137,7 @@ def test_what_is_planted_in_a_folder_that_nobody_may_look_into_is_found(closed, 
         assert tripwire.arm(confined(work)).finish() == []
         return sorted(f"{finding.done} {os.path.relpath(finding.path, work)}" for finding in found)
 
-    with tempfile.TemporaryDirectory(dir="/tmp") as top:
-        give(USER, top)
-        found = forks.call(attack)
+    found = call_as_user(attack)
     planted = ["moved .git/hooks/pre-commit", "moved .git/info"]
     assert found == [*planted, *sorted(["restored .git/config", f"restored {closed}"])]
 

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import uuid
 from pathlib import Path
 
@@ -16,11 +15,10 @@ from moto.server import ThreadedMotoServer
 from agent_magics import Agent
 from agent_magics.protocol.errors import FatalError
 from agent_magics.rows.tables.folders import PartFiles
-from tests.support import forks
 from tests.support.models.row_server import RowServer
 from tests.support.rows.echo import Echo
 from tests.support.rows.watchers import wait_until
-from tests.support.users import USER, become, give
+from tests.support.users import call_as_user
 
 pytestmark = pytest.mark.soak
 
@@ -122,10 +120,7 @@ def test_what_cannot_be_written_to_is_one_sentence(storage):
 
 
 def test_what_may_not_be_looked_at_is_not_written_over():
-    """Root may look into any folder, so an ordinary user does it."""
-
-    def write_over() -> str:
-        become(USER)
+    def write_over(top: str) -> str:
         out = Path(top, "out")
         out.mkdir()
         (out / "part-00000.parquet").write_text("of another map", encoding="utf-8")
@@ -136,6 +131,4 @@ def test_what_may_not_be_looked_at_is_not_written_over():
             return error.strerror
         return ""
 
-    with tempfile.TemporaryDirectory(dir="/tmp") as top:
-        give(USER, top)
-        assert forks.call(write_over) == "Permission denied"
+    assert call_as_user(write_over) == "Permission denied"

@@ -9,7 +9,6 @@ import json
 import lzma
 import os
 import re
-import tempfile
 import zipfile
 from itertools import product
 from pathlib import Path
@@ -27,9 +26,8 @@ from agent_magics import Agent
 from agent_magics.protocol.errors import FatalError
 from agent_magics.rows.tables.files import Broken, file_batches
 from agent_magics.rows.tables.sources import Held, open_source
-from tests.support import forks
 from tests.support.rows.echo import Echo
-from tests.support.users import USER, become, give
+from tests.support.users import call_as_user
 
 TEXTS = [f"text {number}" for number in range(1203)]
 
@@ -425,11 +423,7 @@ def test_a_line_of_any_length_is_not_read_whole(tmp_path, name):
     ],
 )
 def test_no_rows_are_left_out_unseen_where_a_folder_may_not_be_looked_into(pattern, is_read, mode):
-    """Root may look into any folder, so an ordinary user does it."""
-
-    def read():
-        become(USER)
-        os.chdir(top)
+    def read(_):
         for folder in (".", "closed", ".hidden"):
             Path(folder).mkdir(exist_ok=True)
             Path(folder, "rows.jsonl").write_text('{"n": 1}', encoding="utf-8")
@@ -440,9 +434,7 @@ def test_no_rows_are_left_out_unseen_where_a_folder_may_not_be_looked_into(patte
         except FatalError as error:
             return str(error)
 
-    with tempfile.TemporaryDirectory(dir="/tmp") as top:
-        give(USER, top)
-        found = forks.call(read)
+    found = call_as_user(read)
     if is_read:
         assert found == [[{"n": 1}]]
     else:

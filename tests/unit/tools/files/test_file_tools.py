@@ -2,7 +2,6 @@
 
 import gzip
 import os
-import tempfile
 from functools import partial
 from pathlib import Path
 
@@ -17,8 +16,7 @@ from agent_magics.tools.files.path_judge import PathJudge
 from agent_magics.tools.files.reading import read_file
 from agent_magics.tools.files.searching import grep_files
 from agent_magics.tools.files.viewing import view_image
-from tests.support import forks
-from tests.support.users import USER, become, give
+from tests.support.users import call_as_user
 
 BUDGET = 10_000
 
@@ -428,16 +426,11 @@ def test_nothing_found_is_an_answer(ctx):
     "look", [partial(list_dir, recursive=True), partial(glob, "*"), partial(grep_files, "x")]
 )
 def test_a_folder_that_may_not_be_looked_into_is_counted(look):
-    """Root may look into any folder, so an ordinary user does it."""
-
-    def as_user() -> str:
-        become(USER)
+    def look_there(top: str) -> str:
         Path(top, "closed").mkdir(mode=0o311)
         return repr(look(path=top))
 
-    with tempfile.TemporaryDirectory(dir="/tmp") as top:
-        give(USER, top)
-        assert "1 folder could not be read." in forks.call(as_user)
+    assert "1 folder could not be read." in call_as_user(look_there)
 
 
 def test_the_first_matches_and_the_true_count(ctx):
