@@ -29,7 +29,6 @@ from agent_magics.files.beneath import (
     create_file,
     exists_at,
     folder_of,
-    is_below,
     open_folder,
     set_mode_at,
 )
@@ -416,4 +415,7 @@ def _move_replacements_above(place: str, root: str, quarantine: Quarantine) -> l
 
 def _folders_above(place: str, root: str) -> Iterator[str]:
     """Yield the folders from that of `place` up to `root`."""
-    return (path for path in folders_above(place) if is_below(path, (root,)))
+    for path in folders_above(place) if place != root else ():
+        yield path
+        if path == root:
+            return
