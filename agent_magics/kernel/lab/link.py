@@ -75,6 +75,7 @@ class Page:
     """One notebook that is open in one page, as the labextension reports it.
 
     Attributes:
+        comm_ids: its comms; it has several where it knocked again before it was let in.
         client: its connection, as its execute requests name it.
         path: the notebook.
         conversation: the id that its newest output of an agent names, "" where none does.
@@ -88,7 +89,7 @@ class Page:
 
     def __init__(self, kernel: Any, comm_id: str, hello: Data) -> None:
         self._kernel = kernel
-        self.comm_id = comm_id
+        self.comm_ids = {comm_id}
         self.inbox = ascii(hello.get("inbox", ""))[1:-1]  # half a character could not be sent
         self.client = str(hello.get("client", ""))
         self.path = str(hello.get("path", ""))
@@ -207,8 +208,10 @@ class LabLink:
 
     def _let_in(self, comm_id: str, hello: Data) -> Page:
         page = Page(self._kernel, comm_id, hello)
-        self._pages.pop(page.inbox, None)  # so that the newest comes last
-        self._pages[page.inbox] = page
+        earlier = self._pages.pop(page.inbox, None)
+        if earlier is not None:  # until it hears of this welcome it speaks on the comm that it had
+            page.comm_ids |= earlier.comm_ids
+        self._pages[page.inbox] = page  # the newest last
         if len(self._pages) > MOST_PAGES:
             self.drop(next(iter(self._pages.values())))
         if not (page.is_watcher or self.reach):
@@ -256,12 +259,12 @@ class LabLink:
         self.changing.pop(cell, None)
 
     def _control(self, _stream: Any, _ident: Any, message: Data) -> None:
-        comm_id, data = message["content"].get("comm_id"), message["content"].get("data")
+        comm_id, data = str(message["content"].get("comm_id")), message["content"].get("data")
         if isinstance(data, dict) and data.get("type") == "knock":
-            self._let_in(str(comm_id), data)
+            self._let_in(comm_id, data)
             return
         for page in tuple(self._pages.values()):
-            if page.comm_id == comm_id:
+            if comm_id in page.comm_ids:
                 self._receive(page, data, "control")
 
     def _receive(self, page: Page, data: Any, way: str) -> None:
@@ -347,9 +350,9 @@ class LabLink:
         """Remove a disconnected page; its pending requests fail."""
         if self._pages.get(page.inbox) is page:
             del self._pages[page.inbox]
-            comm = self._kernel.comm_manager.comms.get(page.comm_id)
-            if comm is not None:  # a page known by the control channel alone has none
-                self._kernel.comm_manager.unregister_comm(comm)
+            comms = self._kernel.comm_manager.comms
+            for comm_id in page.comm_ids & comms.keys():  # one known by the control channel is not
+                self._kernel.comm_manager.unregister_comm(comms[comm_id])
         for which, (asked_page, finish) in tuple(self._asked.items()):
             # One that has knocked again is still there, and replies to what it was asked.
             if asked_page.inbox not in self._pages and self._asked.pop(which, None) is not None:

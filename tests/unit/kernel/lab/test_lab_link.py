@@ -53,7 +53,8 @@ class SilentKernel:
 class RecordingComm:
     """A comm as far as a link needs one."""
 
-    comm_id = "comm"
+    def __init__(self, comm_id: str = "comm") -> None:
+        self.comm_id = comm_id
 
     def on_msg(self, _: Any) -> None: ...
 
@@ -202,6 +203,22 @@ def test_what_a_page_was_asked_before_it_knocked_again_fails_when_it_leaves() ->
     assert not wish.done()
     link.drop(second)
     assert wish.done()
+
+
+def test_a_page_that_knocked_twice_is_heard_on_both_comms_until_it_leaves() -> None:
+    """It speaks on the first one until it hears that the second was let in too."""
+    link, heard = LabLink(kernel := KernelWithComms()), list[Data]()
+    comms = kernel.comm_manager.comms
+    for each in ("first", "second"):
+        comms[each] = comm = RecordingComm(each)
+        link._open(comm, {"content": {"data": {"inbox": "i"}}})
+    link.hear_question("q", heard.append)
+    for each in ("first", "second", "another's"):
+        said = {"type": "question", "id": "q", "content": {"on": each}}
+        link._control(None, None, {"content": {"comm_id": each, "data": said}})
+    assert heard == [{"on": "first"}, {"on": "second"}]
+    link.drop(link.pages[0])
+    assert not comms
 
 
 def test_the_way_of_a_page_that_has_left_is_not_that_of_the_next() -> None:
