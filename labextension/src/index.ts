@@ -68,8 +68,8 @@ const link: JupyterFrontEndPlugin<IAgentMagics> = {
     document.addEventListener(QUESTION, event => {
       const { kernel, id, content } = (event as CustomEvent).detail as Record<string, Json>;
       for (const link of links) {
-        if (!kernel || link.kernelId === kernel) {
-          link.answer(String(id), content ?? null);
+        if ((!kernel || link.kernelId === kernel) && link.answer(String(id), content ?? null)) {
+          event.preventDefault(); // it has a way to the kernel
         }
       }
     });
@@ -177,7 +177,7 @@ const panel: JupyterFrontEndPlugin<void> = {
     });
     palette?.addItem({ command, category: trans.__('Agent') });
     if (running !== null) {
-      const stop = ({ panel, cell, agent }: Run): void =>
+      const stop = ({ panel, cell, agent }: Run): unknown =>
         agent === ''
           ? placeOf(panel)?.line.send({ type: 'stop', cell })
           : stopAgent(agent);

@@ -60,16 +60,18 @@ export class Line {
     }
   }
 
-  send(data: Data): void {
+  /** Send what is for the kernel; false where no comm is open. */
+  send(data: Data): boolean {
     const comm = this._comm;
     if (comm === null || comm.isDisposed || this._isGone) {
-      return;
+      return false;
     }
     if (comm.subshellId && comm !== this._unopened) {
       comm.send(data);
     } else {
       this._sendControl(comm, data);
     }
+    return true;
   }
 
   /**

@@ -62,9 +62,9 @@ export class Link {
     return this._kernel.id;
   }
 
-  /** Hand over what the person did with a question in this page. */
-  answer(id: string, content: Json): void {
-    this._line.send({ type: 'question', id, content });
+  /** Hand over what the person did with a question in this page; false where that cannot be. */
+  answer(id: string, content: Json): boolean {
+    return this._line.send({ type: 'question', id, content });
   }
 
   get panel(): NotebookPanel {

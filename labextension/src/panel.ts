@@ -203,7 +203,7 @@ export class AgentsPanel extends Widget {
     );
     const acts = [this._goTo(agent.place, agent.cell, agent.name)];
     if (agent.cell) {
-      const stop = (): void => agent.place.line.send({ type: 'stop', cell: agent.cell });
+      const stop = (): boolean => agent.place.line.send({ type: 'stop', cell: agent.cell });
       acts.push(makeButton(trans.__('Stop'), agent.name, stop));
     }
     if (agent.can_fork && agent.turns > 0) {

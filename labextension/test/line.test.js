@@ -39,7 +39,7 @@ test('a page that knocked more than once speaks on the comm that was let in last
   for (const number of [0, 1]) {
     kernel.letIn(number);
     await new Promise(setImmediate);
-    line.send({ type: 'question' });
+    assert.ok(line.send({ type: 'question' }));
   }
   assert.deepEqual(kernel.heard, [
     ['0', 'ping'],
@@ -57,7 +57,7 @@ test('nothing is sent to a kernel that has ended, which JupyterLab would throw a
   await new Promise(setImmediate);
   kernel.status = 'dead';
   kernel.sendControlMessage = kernel.createComm = () => assert.fail('Kernel is dead');
-  line.send({ type: 'ask' });
+  assert.equal(line.send({ type: 'ask' }), false);
   line.dispose();
   await new Line(kernel, () => ({})).begin();
   assert.deepEqual(kernel.heard, [['0', 'ping']]);

@@ -14,6 +14,8 @@ PYTHON = "Call('python', {'code': 'total = 6 * 7\\ntotal'})"
 DONE = repr("It is done.")
 AGENT = "%%agent\nGo.\n"
 ASKING = "%%agent --approval untrusted\nGo.\n"  # about commands in the sandbox, too
+# A page whose extension is not connected (yet), while another has proven its way to the kernel.
+UNHEARD = "addEventListener('agent-magics-question', e => e.stopImmediatePropagation(), true)"
 
 
 def test_approve_runs_the_code_and_leaves_only_plain_outputs(notebook: Open) -> None:
@@ -165,6 +167,17 @@ def test_a_question_is_answered_by_keyboard_alone(notebook: Open) -> None:
         assert label in seen, label
     approve.focus()
     page.page.keyboard.press("Enter")
+    page.wait_for_end(1)
+    assert page.value("total") == "42"
+
+
+def test_a_click_that_no_extension_takes_goes_by_the_widgets_own_way(notebook: Open) -> None:
+    page = notebook([scripted(PYTHON, DONE), AGENT, ""])
+    page.run(0)
+    page.wait_for_link()
+    page.page.evaluate(UNHEARD)
+    page.start(1)
+    page.answer("Approve")
     page.wait_for_end(1)
     assert page.value("total") == "42"
 

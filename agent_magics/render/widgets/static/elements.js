@@ -40,12 +40,14 @@ function showAnswer(decision, box, buttons, controls, result) {
 }
 
 // What is said through the extension of the page reaches a kernel whose main thread is busy.
-// Until a page has proven that way, both are taken: the kernel drops what it hears again.
+// Until a page has proven that way both are taken, since the kernel drops what it hears again; and
+// where no extension takes it (this page lacks one, or it is not connected yet), the widget's own.
 function tell(model, content) {
-  if (!model.get("by_page")) {
+  const detail = { id: model.get("question_id"), kernel: model.widget_manager?.kernel?.id, content };
+  const said = new CustomEvent("agent-magics-question", { detail, cancelable: true });
+  const isTaken = !document.dispatchEvent(said);
+  if (!(isTaken && model.get("by_page"))) {
     model.send(content);
   }
-  const detail = { id: model.get("question_id"), kernel: model.widget_manager?.kernel?.id, content };
-  document.dispatchEvent(new CustomEvent("agent-magics-question", { detail }));
 }
 
