@@ -276,8 +276,9 @@ export class AgentsPanel extends Widget {
     }
     const { id, place } = question;
     const content = { type: 'answer', id, decision, feedback: '', edited: null };
-    place.line.send({ type: 'question', id, content });
-    this._answered.add(id);
+    if (place.line.send({ type: 'question', id, content })) {
+      this._answered.add(id);
+    }
     this._settle();
   }
 

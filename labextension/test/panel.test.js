@@ -79,3 +79,14 @@ test('a panel that is taken to the other side, where it is not seen, looks no mo
   send('AfterDetach');
   assert.deepEqual([looks, said.at(-1)], [[true, false], null]);
 });
+
+test('a question whose answer could not be sent can be answered again', () => {
+  const { around, line, panel } = shown();
+  const question = { id: 'q', place: around.places[0] };
+  const sent = [false, true].map(isOpen => {
+    line.send = () => isOpen;
+    panel._answer(question, 'approve', { getAttribute: () => null });
+    return panel._answered.has('q');
+  });
+  assert.deepEqual(sent, [false, true]);
+});
