@@ -308,10 +308,12 @@ launcher = shared_launcher()
 flood = launcher.spawn(["yes"], cwd="/", env=os.environ)
 stubborn = "trap '' TERM; while :; do sleep 1; done"
 idle = launcher.spawn(["sh", "-c", stubborn], cwd="/", env=os.environ)
+manager = ProcessManager()
 thread = threading.Thread(daemon=True, target=run_command, args=(["sleep", "600"],),
                           kwargs={"cwd": "/", "env": os.environ, "timeout": 600,
-                                  "manager": ProcessManager()})
+                                  "manager": manager})
 thread.start()
+while not manager._running: pass  # one that comes too late is told so, by an error
 flood.add_listener(lambda *said: None)
 print(launcher.pid, flood.pid, idle.pid)
 """
