@@ -24,6 +24,7 @@ import { keepKeys } from './keys.js';
 import { Link } from './link.js';
 import { offerToLoad } from './loading.js';
 import { AgentsPanel } from './panel.js';
+import { holdPresses } from './presses.js';
 import { showProse } from './prompts.js';
 import { addRunning } from './running.js';
 import { saveWords, settleAll } from './settle.js';
@@ -65,6 +66,7 @@ const link: JupyterFrontEndPlugin<IAgentMagics> = {
     keepKeys(tracker);
     tracker.forEach(follow);
     tracker.widgetAdded.connect((_, panel) => follow(panel));
+    holdPresses();
     document.addEventListener(QUESTION, event => {
       const { kernel, id, content } = (event as CustomEvent).detail as Record<string, Json>;
       for (const link of links) {

@@ -16,6 +16,12 @@ AGENT = "%%agent\nGo.\n"
 ASKING = "%%agent --approval untrusted\nGo.\n"  # about commands in the sandbox, too
 # A page whose extension is not connected (yet), while another has proven its way to the kernel.
 UNHEARD = "addEventListener('agent-magics-question', e => e.stopImmediatePropagation(), true)"
+# What is drawn above moves a card between the press and the release, once.
+MOVED_ONCE = """addEventListener('mousedown', ({ target }) => {
+  const drawn = document.createElement('div');
+  drawn.style.height = '200px';
+  target.closest('.agm-question').before(drawn);
+}, { capture: true, once: true })"""
 
 
 def test_approve_runs_the_code_and_leaves_only_plain_outputs(notebook: Open) -> None:
@@ -177,6 +183,26 @@ def test_a_click_that_no_extension_takes_goes_by_the_widgets_own_way(notebook: O
     page.wait_for_link()
     page.page.evaluate(UNHEARD)
     page.start(1)
+    page.answer("Approve")
+    page.wait_for_end(1)
+    assert page.value("total") == "42"
+
+
+def test_a_press_counts_where_its_button_moves_and_not_where_the_pointer_does(
+    notebook: Open,
+) -> None:
+    page = notebook([scripted(PYTHON, DONE), AGENT, ""])
+    page.run(0)
+    page.start(1)
+    question = page.wait_for_question()
+    question.get_by_role("button", name="Approve", exact=True).hover()
+    page.page.mouse.down()
+    corner = question.bounding_box()
+    assert corner is not None
+    page.page.mouse.move(corner["x"] + 2, corner["y"] + 2)
+    page.page.mouse.up()
+    page.page.evaluate(MOVED_ONCE)
+    expect(question).not_to_have_attribute("data-answered", "true")
     page.answer("Approve")
     page.wait_for_end(1)
     assert page.value("total") == "42"
