@@ -1,7 +1,8 @@
-/** Has a press count though its button moves before the release: outputs are drawn above it all the time. */
+/** Lets a press on a button of ours count where output that is drawn above moves the button before the release. */
 
 const OURS = 'button[class^="agm-"], button[class^="am-"]';
 
+/** Have each button of ours hold the pointer that presses it, in the whole page. */
 export function holdPresses(): void {
   let pressedAt: DOMRect | null = null;
   document.addEventListener(
@@ -19,7 +20,7 @@ export function holdPresses(): void {
       const button = event.target instanceof Element ? event.target.closest(OURS) : null;
       // A pointer that was moved away takes the press back, as on any button; the keyboard has none.
       const places = [pressedAt, button?.getBoundingClientRect()];
-      if (button && pressedAt && event.detail > 0 && !places.some(place => place && holds(place, event))) {
+      if (button && pressedAt && event.detail > 0 && !places.some(place => place && contains(place, event))) {
         event.preventDefault();
         event.stopPropagation();
       }
@@ -29,6 +30,6 @@ export function holdPresses(): void {
   );
 }
 
-function holds({ bottom, left, right, top }: DOMRect, { clientX, clientY }: MouseEvent): boolean {
+function contains({ bottom, left, right, top }: DOMRect, { clientX, clientY }: MouseEvent): boolean {
   return left <= clientX && clientX <= right && top <= clientY && clientY <= bottom;
 }

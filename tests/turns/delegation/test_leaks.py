@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import threading
 from collections import Counter
 
 import pytest
@@ -10,11 +9,10 @@ import pytest
 from agent_magics import Agent, Call
 from tests.support.descriptors import none_left
 from tests.support.models.tree import TreeModel
+from tests.support.threads import lasting_threads
 from tests.support.turns import PATIENCE
 
 COUNT = 25  # sub-agents of a round, of four
-# Threads of pools, which stay for the next work and are of a limited number.
-POOLS = ("asyncio_", "agent-tool")
 LOOK = Call("list_dir", {"path": "."})
 
 
@@ -47,8 +45,7 @@ def _delegate():
         for each in gc.get_objects()
         if str(type(each).__module__).startswith("agent_magics.")
     )
-    threads = {each for each in threading.enumerate() if not each.name.startswith(POOLS)}
-    return alive, threads
+    return alive, lasting_threads()
 
 
 async def _sub_agent_tasks():

@@ -15,6 +15,7 @@ from agent_magics.exec import launcher_client, launcher_process
 from agent_magics.exec.launcher_client import Launcher, shared_launcher
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from tests.support.descriptors import none_left
+from tests.support.threads import lasting_threads
 
 pytestmark = pytest.mark.soak
 
@@ -197,7 +198,7 @@ def test_many_threads_start_commands_at_once(own):
 def test_nothing_is_left_of_many_commands(own):
     output_of(own, ["true"])
     gc.collect()  # what earlier tests left to the collector is not ours
-    threads = _pumps()
+    threads = lasting_threads()
     children = Path(f"/proc/{own.pid}/task/{own.pid}/children")
 
     def is_quiet():  # but for the supervisor that waits for the next command
@@ -213,13 +214,8 @@ def test_nothing_is_left_of_many_commands(own):
         deadline = time.monotonic() + LIMIT
         while not is_quiet() and time.monotonic() < deadline:
             time.sleep(0.01)
-    assert _pumps() <= threads
+    assert lasting_threads() <= threads
     assert is_quiet()
-
-
-def _pumps():
-    """The threads that commands start; those of pools come and go with other tests' work."""
-    return {thread for thread in threading.enumerate() if thread.name == "agent-exec"}
 
 
 # -- the launcher's death ----------------------------------------------------------------------
