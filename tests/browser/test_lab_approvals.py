@@ -16,11 +16,11 @@ AGENT = "%%agent\nGo.\n"
 ASKING = "%%agent --approval untrusted\nGo.\n"  # about commands in the sandbox, too
 # A page whose extension is not connected (yet), while another has proven its way to the kernel.
 UNHEARD = "addEventListener('agent-magics-question', e => e.stopImmediatePropagation(), true)"
-# What is drawn above moves a card between the press and the release, once.
+# What is drawn above moves a card or a foot between the press and the release, once.
 MOVED_ONCE = """addEventListener('mousedown', ({ target }) => {
   const drawn = document.createElement('div');
   drawn.style.height = '200px';
-  target.closest('.agm-question').before(drawn);
+  target.closest('.agm-question, .am-foot').before(drawn);
 }, { capture: true, once: true })"""
 
 
@@ -204,6 +204,17 @@ def test_a_press_counts_where_its_button_moves_and_not_where_the_pointer_does(
     page.answer("Approve")
     page.wait_for_end(1)
     assert page.value("total") == "42"
+
+
+def test_stop_at_the_foot_counts_where_outputs_move_it(notebook: Open) -> None:
+    page = notebook([scripted(PYTHON, DONE), AGENT, ""])
+    page.run(0)
+    page.start(1)
+    page.wait_for_question()
+    page.page.evaluate(MOVED_ONCE)
+    page.cell(1).locator(".am-foot-stop").click()
+    page.wait_for_end(1)
+    assert page.value("'total' in globals()") == "False"
 
 
 def test_of_a_long_command_the_end_is_in_sight(notebook: Open) -> None:
