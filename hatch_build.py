@@ -68,7 +68,7 @@ class LabextensionHook(BuildHookInterface):  # type: ignore[type-arg]
         if not built.is_file() or (root / "PKG-INFO").is_file():
             return built.is_file()
         source = root / "labextension"
-        sources = [source / "package.json", *source.glob("src/*"), *source.glob("style/*")]
+        sources = [source / "package.json", *source.glob("src/**/*"), *source.glob("style/*")]
         return built.stat().st_mtime >= max(each.stat().st_mtime for each in sources)
 
     def _build(self) -> str | None:

@@ -4,9 +4,9 @@ import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
 import { type Message } from '@lumino/messaging';
 import { Widget } from '@lumino/widgets';
 
-import { CHANGES } from './changes.js';
-import { drawItem, unfold } from './draw.js';
-import { MIME_TYPE, parseItem } from './items.js';
+import { CHANGES } from './render/changes.js';
+import { drawItem, unfold } from './render/draw.js';
+import { MIME_TYPE, parseItem } from './render/items.js';
 
 class ItemRenderer extends Widget implements IRenderMime.IRenderer {
   constructor(options: IRenderMime.IRendererOptions) {

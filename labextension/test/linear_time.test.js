@@ -3,11 +3,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { colouredRuns } from '../lib/colours.js';
-import { optionIn, withOption } from '../lib/first_line.js';
-import { takeOutMath } from '../lib/markdown.js';
-import { diffLines, fenced, showInvisible, stripAnsi } from '../lib/plain.js';
-import { codePieces, endsInMention, isPrompt } from '../lib/prompt_text.js';
+import { codePieces, endsInMention, isPrompt } from '../lib/prompts/cell_text.js';
+import { optionIn, withOption } from '../lib/prompts/first_line.js';
+import { colouredRuns } from '../lib/render/colours.js';
+import { takeOutMath } from '../lib/render/markdown.js';
+import { diffLines, fenced, showInvisible, stripAnsi } from '../lib/text/plain.js';
 
 const CHARACTERS = 100_000;
 /** Milliseconds of the processor; in linear time each text takes some. */

@@ -65,6 +65,22 @@ def test_no_module_needs_itself_not_even_for_a_type():
     TopologicalSorter(needs).prepare()  # a `CycleError` names the circle
 
 
+def test_folders_of_the_extension_import_downward_too():
+    """Law: each has at most twelve modules, and imports those below it in the table only."""
+    root = PACKAGE.parent / "labextension"
+    table = (root / "README.md").read_text("utf-8")
+    rows = re.findall(r"^\| `(src/\w*)/?` \|.*\| `(\w+\.ts)` \|$", table, re.MULTILINE)
+    floors = [root / folder for folder, _ in rows]
+    assert [first for folder, first in rows if not (root / folder / first).is_file()] == []
+    modules = list((root / "src").rglob("*.ts"))
+    sizes = Counter(module.parent for module in modules)
+    assert sizes.keys() == set(floors) and max(sizes.values()) <= 12
+    for module in modules:
+        names = re.findall(r"from '(\..+)\.js';$", module.read_text("utf-8"), re.MULTILINE)
+        needed = {(module.parent / name).resolve().parent for name in names}
+        assert needed <= set(floors[floors.index(module.parent) :]), module
+
+
 @pytest.mark.parametrize("page", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
 def test_each_file_and_folder_that_a_page_of_contributors_names_is_there(page):
     root = PACKAGE.parent

@@ -121,7 +121,7 @@ class LabDocument:
 
         Args:
             asker: the cell that asks.
-            cells: the cells; see ``labextension/src/rewind.ts``.
+            cells: the cells; see ``labextension/src/notebook/rewind.ts``.
             how: further fields of the request.
 
         Returns:

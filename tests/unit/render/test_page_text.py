@@ -12,7 +12,7 @@ from agent_magics.render.visible import show_invisible
 from agent_magics.text.look_alikes import _LOOK_ALIKES
 from tests.support.readers import MODULES
 
-PLAIN = MODULES.with_name("lib") / "plain.js"
+PLAIN = MODULES.with_name("lib") / "text/plain.js"
 # Shows each line of JSON, a list of texts, as the page does; null for one with a character that is
 # newer than this node.
 PROGRAM = f"""

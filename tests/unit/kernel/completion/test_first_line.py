@@ -11,7 +11,7 @@ from agent_magics.kernel.magics import AgentMagics
 from agent_magics.protocol.errors import FatalError
 
 PARSER = AgentMagics.agent.parser
-TABLE = Path(__file__).parents[4] / "labextension/test/first_lines.json"
+TABLE = Path(__file__).parents[4] / "labextension/test/prompts/first_lines.json"
 
 
 @pytest.mark.parametrize(("source", "said"), json.loads(TABLE.read_text("utf-8")))

@@ -1,0 +1,126 @@
+/** Keeps the newest output of a running cell in sight, until the reader scrolls away. */
+
+import type { NotebookPanel } from '@jupyterlab/notebook';
+
+import { findCell, makeButton } from '../page/elements.js';
+import { trans } from '../text/translation.js';
+
+/** Milliseconds in which a scroll belongs to what the reader just did. */
+const BY_READER = 700;
+/** Milliseconds in which the last outputs come after the turn's end. */
+const LAST = 1_500;
+/** Pixels by which the end may be out of sight, as it is while something is drawn. */
+const NEAR = 48;
+const INPUTS = ['wheel', 'touchmove', 'keydown', 'pointerdown', 'pointermove'] as const;
+
+/** Follows one cell of a notebook at a time: the one that began last. */
+export class Follow {
+  constructor(private _panel: NotebookPanel) {
+    this._button.classList.add('am-follow');
+    this._button.title = trans.__('Show the newest output of the agent, and keep it in sight');
+    this._button.hidden = true;
+    this._resized = new ResizeObserver(() => this._keep());
+  }
+
+  /** Follow a cell whose agent is at work, if the reader sees it now. */
+  begin(id: string): void {
+    const cell = findCell(this._panel, id)?.node;
+    if (cell === undefined || (cell === this._cell && this._ending === undefined)) {
+      return;
+    }
+    this._leave();
+    this._cell = cell;
+    this._scroller = scrollerOf(cell);
+    const view = this._scroller.getBoundingClientRect();
+    const { top, bottom } = cell.getBoundingClientRect();
+    this._follows = top < view.bottom && bottom > view.top;
+    for (const input of INPUTS) {
+      this._scroller.addEventListener(input, this._onInput, { passive: true });
+    }
+    this._scroller.addEventListener('scroll', this._onScroll, { passive: true });
+    this._panel.node.append(this._button);
+    this._resized.observe(cell);
+  }
+
+  /** The turn has ended; its last outputs are still to come. */
+  end(id: string): void {
+    const cell = this._cell;
+    if (cell !== null && findCell(this._panel, id)?.node === cell) {
+      this._button.remove(); // it leads to what is new, and the last outputs would show it again
+      clearTimeout(this._ending);
+      this._ending = setTimeout(() => this._leave(), LAST);
+    }
+  }
+
+  dispose(): void {
+    this._leave();
+  }
+
+  private _leave(): void {
+    clearTimeout(this._ending);
+    this._ending = undefined;
+    this._resized.disconnect();
+    for (const input of INPUTS) {
+      this._scroller?.removeEventListener(input, this._onInput);
+    }
+    this._scroller?.removeEventListener('scroll', this._onScroll);
+    this._button.remove();
+    this._button.hidden = true;
+    this._cell = this._scroller = null;
+  }
+
+  /** Pixels of the cell below what is in sight. */
+  private get _below(): number {
+    if (this._cell === null || this._scroller === null) {
+      return 0;
+    }
+    return this._cell.getBoundingClientRect().bottom - this._scroller.getBoundingClientRect().bottom;
+  }
+
+  private _keep(): void {
+    // Who answers a question or reads with the keyboard keeps what has the focus.
+    const focus = document.activeElement;
+    const reads = focus !== null && this._cell?.querySelector('.jp-OutputArea')?.contains(focus);
+    if (this._follows && !reads && this._below > 0 && this._scroller !== null) {
+      this._scroller.scrollTop += this._below;
+    } else if (!this._follows) {
+      this._button.hidden = this._below <= NEAR;
+    }
+  }
+
+  private _resume(): void {
+    this._follows = true;
+    this._button.hidden = true;
+    this._keep();
+    this._panel.content.activate();
+  }
+
+  private _onInput = (event: Event): void => {
+    if (event.type !== 'pointermove' || (event as PointerEvent).buttons > 0) {
+      this._inputAt = performance.now();
+    }
+  };
+
+  private _onScroll = (): void => {
+    if (performance.now() - this._inputAt < BY_READER) {
+      this._follows = this._below <= NEAR;
+      this._button.hidden = this._follows;
+    }
+  };
+
+  private _button = makeButton(`↓ ${trans.__('Follow')}`, '', () => this._resume());
+  private _resized: ResizeObserver;
+  private _ending: ReturnType<typeof setTimeout> | undefined;
+  private _cell: HTMLElement | null = null;
+  private _scroller: HTMLElement | null = null;
+  private _follows = false;
+  private _inputAt = -Infinity;
+}
+
+function scrollerOf(node: HTMLElement): HTMLElement {
+  let parent = node.parentElement;
+  while (parent !== null && !/auto|scroll/.test(getComputedStyle(parent).overflowY)) {
+    parent = parent.parentElement;
+  }
+  return parent ?? document.documentElement;
+}
