@@ -17,8 +17,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.support.kernels.cells import scripted
 from tests.support.kernels.delegation import DELEGATING
-from tests.support.lab import Lab, NotebookPage, launch
 from tests.support.mcp.world import things
+from tests.support.pages.lab import Lab, NotebookPage, launch
 
 IMAGES = Path(__file__).parent / "images"
 FOLDERS = ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME")

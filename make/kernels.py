@@ -18,16 +18,16 @@ from pathlib import Path
 VERSIONS = ("6.31.0", "7.1.0", "7.3.0")
 FOLDER = Path("build/kernels")
 TESTS = [
-    f"tests/kernel/test_{name}.py"
+    f"tests/kernel/{name}"
     for name in (
-        "answers",
-        "background",
-        "guard_rails",
-        "interrupt",
-        "live_code",
-        "live_tools",
-        "scratch_values",
-        "ways_to_run",
+        "cells/test_background.py",
+        "cells/test_ways_to_run.py",
+        "endings/test_interrupt.py",
+        "lab/test_answers.py",
+        "live/test_code.py",
+        "live/test_guard_rails.py",
+        "live/test_scratch_values.py",
+        "live/test_tools.py",
     )
 ]
 WORKERS = ("-ptests.support.workers", "--workers=3")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.lab import EXTENSION
+from tests.support.pages.lab import EXTENSION
 
 ROOT = Path(__file__).parents[1]
 PARTS = ("agent_magics", "hatch_build.py", "pyproject.toml", "README.md", "LICENSE")

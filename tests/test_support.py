@@ -95,7 +95,7 @@ def test_a_look_at_a_page_without_a_wait_is_found(line, refused):
 
 
 @pytest.mark.parametrize(
-    "path", sorted(ROOT.glob("tests/browser/*.py")), ids=lambda path: path.name
+    "path", sorted(ROOT.glob("tests/browser/**/*.py")), ids=lambda path: path.name
 )
 def test_what_a_page_shows_is_waited_for(path):
     source = path.read_text(encoding="utf-8")

@@ -21,7 +21,7 @@ import nbformat
 from playwright.sync_api import CDPSession, expect, sync_playwright
 
 from tests.support.kernels.cells import scripted
-from tests.support.lab import CLOSE, OPEN, Lab, NotebookPage, launch
+from tests.support.pages.lab import CLOSE, OPEN, Lab, NotebookPage, launch
 
 COUNTS = {"live": 1000, "open": 1000, "turns": 200, "pixels": 200}
 LONG = 50.0  # milliseconds

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext, Page, sync_playwright
 
-from tests.support.accessibility import LIGHT, LOOKS
-from tests.support.lab import Lab, NotebookPage, launch
+from tests.support.pages.accessibility import LIGHT, LOOKS
+from tests.support.pages.lab import Lab, NotebookPage, launch
 
 
 @pytest.fixture(scope="package")
@@ -33,7 +33,8 @@ Open = Callable[..., NotebookPage]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give each test here minutes: JupyterLab opens in ten seconds on a busy machine, or more."""
     for item in items:
-        if item.path.parent == Path(__file__).parent and not item.get_closest_marker("timeout"):
+        here = item.path.is_relative_to(Path(__file__).parent)
+        if here and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(300))
 
 

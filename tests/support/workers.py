@@ -169,7 +169,7 @@ class _Run:
         browser: dict[Path, int] = {}  # its files, each with its place among them
         for each, item in self._left.items():
             share: object = item.path
-            if item.path.parent.name == "browser":
+            if "browser" in item.path.relative_to(item.config.rootpath).parts:
                 share = browser.setdefault(item.path, len(browser)) % half
             shares.setdefault(share, []).append(each)
         return list(shares.values())

@@ -16,8 +16,8 @@ import ipykernel
 import psutil
 from jupyter_client.manager import KernelManager
 
-from tests.support.items import unfolded
 from tests.support.kernels import forked
+from tests.support.pages.items import unfolded
 from tests.support.ports import free_port
 
 CHANNELS = ("shell", "iopub", "stdin", "control", "hb")

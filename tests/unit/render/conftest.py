@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.readers import Readers
+from tests.support.pages.readers import Readers
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from agent_magics import tools
 from agent_magics.render.blocks.groups import group_calls
 from agent_magics.render.mime import blocks_item, item_bundle
 from agent_magics.render.text import to_markdown, to_plain
-from tests.support.readers import Page, Readers
+from tests.support.pages.readers import Page, Readers
 from tests.unit.render.test_text import EVIL, tool_item
 
 THOUGHT = {"version": 1, "kind": "reasoning", "text": "Hm.", "left_out": 0}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from agent_magics.render.markdown import code_span, fenced, harmless_prose, make_harmless
-from tests.support.readers import Page, Readers
+from tests.support.pages.readers import Page, Readers
 
 COMMONMARK = MarkdownIt("commonmark", {"html": True})
 

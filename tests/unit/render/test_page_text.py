@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agent_magics.render.visible import show_invisible
 from agent_magics.text.look_alikes import _LOOK_ALIKES
-from tests.support.readers import MODULES
+from tests.support.pages.readers import MODULES
 
 PLAIN = MODULES.with_name("lib") / "text/plain.js"
 # Shows each line of JSON, a list of texts, as the page does; null for one with a character that is

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agent_magics.render.blocks.display import notice_item
 from agent_magics.render.text import to_markdown, to_plain
-from tests.support.readers import Page
+from tests.support.pages.readers import Page
 
 EVIL = "<script>press()</script> ![x](http://x) [a](javascript:x) `<b>"
 

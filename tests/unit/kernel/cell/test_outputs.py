@@ -7,7 +7,7 @@ import pytest
 from agent_magics.kernel.cell.outputs import CellOutputs
 from agent_magics.render.blocks.display import DisplayBlock
 from agent_magics.render.mime import ITEM_MIME, to_bundle
-from tests.support.items import unfolded
+from tests.support.pages.items import unfolded
 
 MOST = 40
 

@@ -9,7 +9,7 @@ from agent_magics.kernel.questions.typed_forms import address_text
 from agent_magics.mcp.elicitation.forms import UnusableForm
 from agent_magics.protocol.events import ElicitationRequested
 from agent_magics.render.widgets.form import FormWidget
-from tests.support.recording_comm import RecordingComm
+from tests.support.pages.recording_comm import RecordingComm
 
 FORM = {
     "properties": {

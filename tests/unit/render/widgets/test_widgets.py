@@ -10,7 +10,7 @@ from comm import get_comm_manager
 from agent_magics.render.visible import pretty_arguments, show_invisible
 from agent_magics.render.widgets.question import QuestionWidget
 from agent_magics.render.widgets.stream import BACKLOG_CHARACTERS, StreamWidget
-from tests.support.recording_comm import RecordingComm
+from tests.support.pages.recording_comm import RecordingComm
 
 CHOICES = [
     {"decision": "approve", "label": "Approve"},

@@ -1,0 +1,1 @@
+"""Drives JupyterLab in a browser, and looks at what pages and readers of Markdown show."""
