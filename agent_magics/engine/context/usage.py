@@ -1,5 +1,6 @@
 """Tracks how full the model's context is: a provider's last count, and an estimate of the rest."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -8,7 +9,7 @@ from agent_magics.engine.context.tokens import count_item, exact_counter, guess_
 from agent_magics.engine.instructions import compose_instructions
 from agent_magics.models.providers.catalog import find_model
 from agent_magics.protocol.config import RunConfig
-from agent_magics.protocol.items import Usage
+from agent_magics.protocol.items import Item, Usage
 from agent_magics.protocol.records import ContextCounted
 
 # The assumed context window of an unknown model; most have at least this much.
@@ -60,10 +61,11 @@ class ContextMeter:
     def __init__(self, history: History) -> None:
         self._history = history
         self.default_warned = False
+        self._held_at: ContextLimit | None = None  # for which `_hold` was set
         self.reset()
 
     def reset(self) -> None:
-        """Start again with an empty conversation."""
+        """Estimate the whole conversation anew: nobody has counted what is sent of it now."""
         self._counted = 0  # by the provider, up to its last answer
         self._from = 0  # the first item that it has not counted
         self._guessed = 0  # estimated since then
@@ -92,18 +94,19 @@ class ContextMeter:
         count = exact_counter(model)
         if count is None:
             return
-        items = self._history.items
-        for place in range(self._from, self._upto):
-            self._guessed += count_item(items[place], count) - count_item(items[place])
+        history = self._history
+        guessed = history.items[self._from : self._upto] if self._from else history.sent
+        self._guessed += sum(count_item(item, count) - count_item(item) for item in guessed)
 
     def _guess_new(self, config: RunConfig) -> None:
         items = self._history.items
+        new: Sequence[Item] = items[self._upto :]
         if self._upto == 0 and items:
             self._guessed = guess_text(compose_instructions(config))
+            new = self._history.sent  # what was left out of it is among the items, too
         count = (exact_counter(config.model) if self._exact else None) or guess_text
-        while self._upto < len(items):
-            self._guessed += count_item(items[self._upto], count)
-            self._upto += 1
+        self._guessed += sum(count_item(item, count) for item in new)
+        self._upto = len(items)
 
     def limit(self, config: RunConfig) -> ContextLimit:
         """Return the limit for `config`."""
@@ -111,15 +114,19 @@ class ContextMeter:
 
     def is_full(self, config: RunConfig) -> bool:
         """Return whether the conversation is to be shortened before the next request."""
-        return self.tokens(config) >= max(self.limit(config).tokens, self._hold)
+        limit = self.limit(config)
+        hold = self._hold if self._held_at in (None, limit) else 0  # another model's means nothing
+        return self.tokens(config) >= max(limit.tokens, min(hold, limit.window))
 
     def set(self, tokens: int, config: RunConfig) -> None:
         """Set the count of the conversation as it is now sent.
 
         It counts as full again only after it has grown by a share of the limit, so that a
-        conversation that cannot be shortened is not tried at each request.
+        conversation that cannot be shortened is not tried at each request; or where it would
+        reach the window, beyond which some servers leave the beginning out without a word.
         """
-        self._hold = tokens + int(self.limit(config).tokens * STEP)
+        self._held_at = self.limit(config)
+        self._hold = tokens + int(self._held_at.tokens * STEP)
         self._take(tokens)
 
     def _take(self, tokens: int) -> None:

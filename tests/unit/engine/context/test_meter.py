@@ -25,6 +25,7 @@ from agent_magics.protocol.items import (
     Usage,
     UserMessage,
 )
+from agent_magics.protocol.records import ContextCounted
 
 SMALL = RunConfig(model="nobodys", context_window=10_000)
 
@@ -95,6 +96,43 @@ def test_full_is_what_reaches_the_limit_and_after_an_attempt_a_good_deal_more():
     meter.set(limit + 100, SMALL)  # nothing could be left out
     assert not meter.is_full(SMALL)
     history.append(UserMessage("x" * 4 * (limit // 10 + 1)))
+    assert meter.is_full(SMALL)
+
+
+def test_what_was_left_out_is_not_counted_when_a_turn_is_taken_back():
+    """Else the next request would pay for a summary that nobody needs."""
+    history = History([UserMessage("x" * 40_000)])
+    meter = ContextMeter(history)
+    history.shorten([UserMessage("What was said.")], 1)
+    meter.set(500, SMALL)
+    history.begin_turn("later")
+    history.append(UserMessage("x" * 400))
+    history.take_back("later")
+    meter.reset()
+    sent = count_item(history.sent[0])
+    assert meter.tokens(SMALL) == told(SMALL) + sent
+    meter.count_exactly("nobodys")
+    history.append(UserMessage("x" * 400))
+    assert meter.tokens(SMALL) == told(SMALL) + sent + 100 + tokens.ITEM_TOKENS
+
+
+def test_what_was_tried_with_one_model_holds_nothing_off_with_another():
+    history = History([UserMessage("x")])
+    meter = ContextMeter(history)
+    meter.set(20_000, RunConfig(model="gpt-5.5"))
+    history.append(UserMessage("x" * 4 * meter.limit(SMALL).tokens))
+    assert meter.is_full(SMALL)
+
+
+def test_beyond_the_window_it_is_full_whatever_was_tried():
+    history = History([UserMessage("x")])
+    meter = ContextMeter(history)
+    meter.set(9_990, SMALL)
+    assert not meter.is_full(SMALL)
+    history.append(UserMessage("x" * 40))
+    assert meter.is_full(SMALL)
+    meter.count(ContextCounted(tokens=9_000, hold=1_000_000))  # of a record
+    history.append(UserMessage("x" * 4_000))
     assert meter.is_full(SMALL)
 
 
