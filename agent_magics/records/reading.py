@@ -7,6 +7,7 @@ partial last line, left by a killed kernel, is no damage; zeros, left by a power
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -20,6 +21,7 @@ from agent_magics.protocol import records
 from agent_magics.protocol.codec import from_json, is_typed
 from agent_magics.protocol.errors import FatalError, clause, short_message
 from agent_magics.protocol.events import (
+    TURN_ENDS,
     CellChanged,
     Event,
     ExecCommandBegin,
@@ -38,6 +40,7 @@ from agent_magics.protocol.items import (
     CALL_TYPES,
     CallItem,
     Content,
+    Item,
     ToolCallOutput,
     UserMessage,
     output_kind_of,
@@ -59,7 +62,8 @@ _ENTRIES = {
 }
 _DONE = {*_ENTRIES, b"CellChanged", b"PlanUpdated", b"SubAgentChanged", b"VariablesKnown"}
 _SESSIONS = {b"ExecCommandBegin", b"ExecCommandEnd"}
-_OUTPUTS = {b"ToolCallCompleted", b"ToolCallFailed"}
+# Of the last turn: what may not be in the history yet, and whether it has ended.
+_SHOWN = {b"ToolCallCompleted", b"ToolCallFailed", *(e.__name__.encode() for e in TURN_ENDS)}
 
 EARLIER = (
     "It was recorded by an earlier version, which kept no images of prompts and no words that were "
@@ -216,7 +220,7 @@ def _take(record: Record, line: bytes, shown: list[bytes]) -> None:
             record.done.append(done)
     elif name == b"TurnStarted":
         shown[:] = [line]
-    elif name in _OUTPUTS:
+    elif name in _SHOWN:
         shown.append(line)
     elif name in _SESSIONS and b'"session_id":""' not in line:
         _note_session(record, _noun(line))
@@ -236,13 +240,13 @@ def _last_number(lines: Sequence[bytes]) -> int:
 
 def _look_at(record: Record, shown: Sequence[Event]) -> None:
     """Find the last turn's prompt and outputs that may be missing in the history."""
-    record.outputs = _outputs(shown)
-    if (
-        shown
-        and isinstance(shown[0], TurnStarted)
-        and not _has_prompt(record.done, shown[0].turn_id)
-    ):
-        record.prompt = shown[0].prompt
+    begun = shown[0] if shown and isinstance(shown[0], TurnStarted) else None
+    items = [] if begun is None else _items_of(record.done, begun.turn_id)
+    # Some servers use an id for several calls of a turn; the first ones have their outputs.
+    answered = Counter(item.call_id for item in items if isinstance(item, ToolCallOutput))
+    record.outputs = _outputs(shown, answered)
+    if begun is not None and not any(map(_is_prompt, items)) and not _has_ended(begun, shown):
+        record.prompt = begun.prompt
 
 
 def _note_session(record: Record, event: Event) -> None:
@@ -252,18 +256,23 @@ def _note_session(record: Record, event: Event) -> None:
         record.sessions.pop(event.session_id, None)
 
 
-def _has_prompt(done: Sequence[Done], turn_id: str) -> bool:
-    """Return whether the history contains the prompt of the last turn."""
+def _items_of(done: Sequence[Done], turn_id: str) -> list[Item]:
+    """Return the items that the history contains of the last turn, if that has this id."""
     for place in reversed(range(len(done))):
         opened = done[place]
         if isinstance(opened, TurnOpened):
-            return opened.turn_id == turn_id and any(map(_is_prompt, done[place:]))
-    return False
+            later = done[place:] if opened.turn_id == turn_id else []
+            return [entry.item for entry in later if isinstance(entry, ItemAdded)]
+    return []
 
 
-def _is_prompt(done: Done) -> bool:
-    item = done.item if isinstance(done, ItemAdded) else None
+def _is_prompt(item: Item) -> bool:
     return isinstance(item, UserMessage) and item.role == "user"
+
+
+def _has_ended(begun: TurnStarted, shown: Iterable[Event]) -> bool:
+    """Return whether a turn has ended; a prompt that is still missing then is not wanted."""
+    return any(isinstance(each, TURN_ENDS) and each.turn_id == begun.turn_id for each in shown)
 
 
 def _whole_lines(data: bytes) -> list[bytes]:
@@ -305,12 +314,17 @@ def _read_noun(line: bytes) -> Any:
     raise ValueError("values of other types")
 
 
-def _outputs(events: Iterable[Event]) -> dict[str, Content]:
-    return {
-        event.call_id: event.output
-        for event in events
-        if isinstance(event, ToolCallCompleted | ToolCallFailed) and event.parent_call_id is None
-    }
+def _outputs(events: Iterable[Event], answered: Mapping[str, int]) -> dict[str, Content]:
+    """Return the outputs by call id, without the first ones of an id, as many as are `answered`."""
+    left = Counter(answered)
+    outputs = {}
+    for event in events:
+        if isinstance(event, ToolCallCompleted | ToolCallFailed) and event.parent_call_id is None:
+            if left[event.call_id]:
+                left[event.call_id] -= 1
+            else:
+                outputs[event.call_id] = event.output
+    return outputs
 
 
 # -- version 1: events alone -----------------------------------------------------------------------
@@ -370,7 +384,7 @@ def _by_turn(events: Iterable[Event]) -> Iterator[list[Event]]:
 
 
 def _entries_of(turn: list[Event]) -> Iterator[Done]:
-    outputs = _outputs(turn)
+    outputs = _outputs(turn, {})
     waiting: list[CallItem] = []  # calls, in order; their outputs precede the next items
     yield TurnOpened(turn_id=turn[0].turn_id)
     for event in turn:

@@ -10,7 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_magics.protocol.codec import to_json
 from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.events import (
+    ToolCallCompleted,
+    TurnAborted,
+    TurnCompleted,
+    TurnFailed,
+    TurnStarted,
+)
+from agent_magics.protocol.items import FunctionCall, ToolCallOutput, UserMessage
+from agent_magics.protocol.records import ItemAdded, RecordBegun, TurnOpened
 from agent_magics.records.reading import Record, read_lines
 
 RECORDS = Path(__file__).parents[2] / "support/corpora/records"
@@ -74,3 +84,44 @@ def test_what_is_not_used_is_not_held():
     tracemalloc.stop()
     assert len(record.done) == len(WHOLE.done) + 201
     assert most < 8 << 20  # of 40 MB
+
+
+def lines_of(*nouns) -> bytes:
+    return b"".join(
+        json.dumps(to_json(noun), separators=(",", ":")).encode() + b"\n" for noun in nouns
+    )
+
+
+HEAD = {"agent": "a", "turn_id": "t", "seq": 1, "at": 0.0}
+BEGUN = RecordBegun(conversation="c", agent="a")
+STARTED = TurnStarted(prompt="Go.", **HEAD)
+OPENED = (TurnOpened(turn_id="t"), ItemAdded(item=UserMessage("Go.")))
+
+
+@pytest.mark.parametrize(
+    ("later", "prompt"),
+    [
+        ((), "Go."),  # the kernel was killed
+        (OPENED[:1], "Go."),
+        (OPENED, ""),
+        ((TurnFailed(error="No server.", **HEAD),), ""),  # told, and not to be done unasked
+        ((TurnAborted(reason="Stop.", **HEAD),), ""),
+        ((TurnCompleted(text="", **{**HEAD, "turn_id": "call"}),), "Go."),  # a single call's
+    ],
+)
+def test_a_prompt_is_taken_up_only_where_its_turn_has_not_ended(later, prompt):
+    assert read(lines_of(BEGUN, STARTED, *later)).prompt == prompt
+
+
+@given(st.lists(st.sampled_from("ab"), max_size=5), st.integers(0, 5))
+def test_an_output_answers_the_call_that_it_was_for_whatever_ids_a_server_gives(ids, count):
+    """Law: of the outputs of an id the first ones are of those calls that have theirs."""
+    nouns = [BEGUN, STARTED, *OPENED]
+    for number, call_id in enumerate(ids):
+        nouns.append(ItemAdded(item=FunctionCall(call_id, "look", "{}")))
+        output = f"output {number}"
+        nouns.append(ToolCallCompleted(call_id=call_id, name="look", output=output, **HEAD))
+        if number < count:
+            nouns.append(ItemAdded(item=ToolCallOutput(call_id, output)))
+    left = {call_id: f"output {number}" for number, call_id in enumerate(ids) if number >= count}
+    assert read(lines_of(*nouns)).outputs == left
