@@ -58,8 +58,21 @@ def count_field(data: object, name: str, warn: Callable[[str], None]) -> int:
 def stated_cost(usage: JsonMapping) -> float | None:
     """Return the cost of a request in USD as the server reports it (OpenRouter's "Usage
     Accounting").
+
+    With a provider's key of one's own (`is_byok`) it is what OpenRouter takes for itself, which may
+    be nothing; what the provider takes stands in the details.
     """
-    cost = usage.get("cost")
-    if not isinstance(cost, int | float) or isinstance(cost, bool):
+    cost = _amount(usage.get("cost"))
+    if cost is None or not usage.get("is_byok"):
+        return cost
+    details = usage.get("cost_details")
+    name = "upstream_inference_cost"
+    upstream = _amount(details.get(name)) if isinstance(details, dict) else None
+    return None if upstream is None else cost + upstream
+
+
+def _amount(value: object) -> float | None:
+    """Return an amount of money; None where it is missing or invalid."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
         return None
-    return float(cost) if 0 <= cost < MOST_TOKENS and math.isfinite(cost) else None
+    return float(value) if 0 <= value < MOST_TOKENS and math.isfinite(value) else None

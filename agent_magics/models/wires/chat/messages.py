@@ -317,6 +317,10 @@ def _decode_local_shell(call_id: str, fields: JsonMapping, kept: str | None) -> 
     )
 
 
+_COUNTS = ("prompt", "completion", "total")
+_CACHED = ("prompt_cache_hit_tokens", "cached_tokens")
+
+
 def decode_usage(data: object, warn: Callable[[str], None] = lambda message: None) -> Usage:
     """Decode the API's usage object; missing counts are 0.
 
@@ -326,13 +330,19 @@ def decode_usage(data: object, warn: Callable[[str], None] = lambda message: Non
     """
     data = data if isinstance(data, Mapping) else {}
     read, written = data.get("prompt_tokens_details"), data.get("completion_tokens_details")
-    # DeepSeek reports cached tokens in a field of its own.
-    cached = count_field(read, "cached_tokens", warn)
+    asked, answered, total = (count_field(data, f"{name}_tokens", warn) for name in _COUNTS)
+    # Gemini and xAI count thoughts, which are paid as the answer is, in the total alone.
+    apart = max(total - asked - answered, 0) if asked else 0
+    # DeepSeek and Moonshot report cached tokens in fields of their own.
+    cached = (
+        count_field(read, "cached_tokens", warn),
+        *(count_field(data, n, warn) for n in _CACHED),
+    )
     return Usage(
-        count_field(data, "prompt_tokens", warn),
-        count_field(data, "completion_tokens", warn),
-        cached or count_field(data, "prompt_cache_hit_tokens", warn),
-        count_field(written, "reasoning_tokens", warn),
+        asked,
+        answered + apart,
+        max(cached),
+        max(count_field(written, "reasoning_tokens", warn), apart),
         stated_cost(data),
     )
 

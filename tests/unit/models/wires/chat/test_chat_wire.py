@@ -329,3 +329,39 @@ def test_usage():
     }
     assert decode_usage(whole) == Usage(7, 5, 3, 2)
     assert decode_usage({"prompt_tokens": 7, "prompt_cache_hit_tokens": 6}) == Usage(7, 0, 6)
+    assert decode_usage({"prompt_tokens": 7, "cached_tokens": 6}) == Usage(7, 0, 6)
+
+
+@pytest.mark.parametrize(
+    ("counts", "details", "answered", "thought"),
+    [
+        ((20, 424, 1_016), {}, 996, 572),  # Gemini
+        ((10_120, 1_499, 14_428), {"reasoning_tokens": 2_809}, 4_308, 2_809),  # xAI
+        ((7, None, 12), {}, 5, 5),  # thoughts alone, up to the limit
+        ((7, 5, 12), {"reasoning_tokens": 2}, 5, 2),
+        ((7, 5, None), {}, 5, 0),
+        ((None, None, 12), {}, 0, 0),  # of which nobody knows what is what
+    ],
+)
+def test_thoughts_that_only_the_total_counts_are_paid_for(counts, details, answered, thought):
+    names = ("prompt_tokens", "completion_tokens", "total_tokens")
+    told = {**dict(zip(names, counts, strict=True)), "completion_tokens_details": details}
+    assert decode_usage(told) == Usage(counts[0] or 0, answered, 0, thought)
+
+
+@pytest.mark.parametrize(
+    ("told", "cost"),
+    [
+        ({"cost": 0.5}, 0.5),
+        ({"cost": 0.5, "cost_details": {"upstream_inference_cost": 0.4}}, 0.5),  # is in it
+        (
+            {"cost": 0, "is_byok": True, "cost_details": {"upstream_inference_cost": 0.25}},
+            0.25,
+        ),
+        ({"cost": 0, "is_byok": True}, None),
+        ({"cost": 0, "is_byok": True, "cost_details": {"upstream_inference_cost": "1"}}, None),
+        ({"cost": True}, None),
+    ],
+)
+def test_a_cost_is_all_that_is_paid(told, cost):
+    assert decode_usage(told).reported_cost == cost
