@@ -130,7 +130,8 @@ class Turn:
             elif response.calls:
                 self._loops.record_text(response.text)
                 await self._run_calls(response.calls)
-            if not (self._take_words() or response.calls) or is_last:
+            # The last word hears no more of the person's: these begin another prompt.
+            if is_last or not (self._take_words() or response.calls):
                 return await self._last_word(response, text)
 
     def _take_words(self) -> bool:

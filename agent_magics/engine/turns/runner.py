@@ -195,7 +195,9 @@ class TurnRunner:
             self._outbox.flush()  # from here on there may be another conversation
             self.conversation.store.end_cell()
             self._give_back(turn_id)
-            self.prompt = ""
+        with self._lock:  # else the prompt that another thread reserves now would lose its place
+            if self.prompt == turn_id:
+                self.prompt = ""
         agents = self.turn_configs[turn_id].agents
         if agents is not None:
             agents.end_turn(turn_id, fields["reason"] if kind is TurnAborted else "")

@@ -10,6 +10,7 @@ from agent_magics.protocol.events import (
     ApprovalDecided,
     ApprovalRequested,
     ModelInformed,
+    PromptAdded,
     ToolCallFailed,
     TurnAborted,
 )
@@ -266,3 +267,19 @@ def test_a_loop_over_many_things_is_no_circle():
     assert agent.run_sync("Go.").text == "Done."
     assert told(agent) == []
     agent.close()
+
+
+def test_words_that_come_during_the_last_word_are_answered():
+    class Steered(Stubborn):
+        def _next(self, request, call):
+            if request.tool_choice == "none" and len(self.requests) == 5:
+                agent.steer("Look at b instead.")
+            return super()._next(request, call)
+
+    model = Steered(5)
+    agent = agent_of(model, on_question=lambda question: "deny")
+    result = agent.run_sync("Go.")
+    assert [event.text for event in of_kind(result, PromptAdded)] == ["Look at b instead."]
+    assert UserMessage("Look at b instead.") in model.requests[-1].history.items
+    assert len(model.requests) == 7
+    assert_valid(agent)

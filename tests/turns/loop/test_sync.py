@@ -431,6 +431,18 @@ def test_a_fatal_error_in_a_call_is_raised():
         scripted(tools=[raising(FatalError("No licence."))]).call_sync("bad")
 
 
+def test_a_call_that_ends_leaves_a_prompt_its_place(monkeypatch):
+    """Law: of two prompts one is refused, whenever a call beside them ends."""
+    with scripted(tools=[where]) as agent:
+        turns, store = agent.session.turns, agent.session.conversation.store
+        monkeypatch.setattr(store, "end_cell", lambda: turns.reserve("another"))
+        agent.call_sync("where")
+        assert turns.prompt == "another"
+        with pytest.raises(FatalError, match="at work"):
+            turns.reserve("a third")
+        turns.prompt = ""
+
+
 def test_calls_may_be_made_side_by_side():
     barrier = threading.Barrier(4)
 
