@@ -42,7 +42,7 @@ class Agent(ComposedAgent):
     Args:
         model: a model's name at the provider, or a `Model` object such as `ScriptedModel`.
         tools: names of built-in tools, the sets "read-only", "coding" and "data", and functions;
-            None means "data", [] none. Tools of MCP servers by name
+            None means "data" in a notebook, else "coding"; [] none. Tools of MCP servers by name
             (``mcp__time__get_current_time``), by pattern (``mcp__time__*``), or all ("mcp").
         name: the agent's name, where a program has several.
         cwd: the workspace; relative paths start here, files may be written below it.

@@ -87,14 +87,6 @@ def is_counted(usage: Usage) -> bool:
     return bool(usage.input_tokens or usage.output_tokens or usage.reported_cost is not None)
 
 
-def context_share(spending: Spending) -> float | None:
-    """Return the share (0 to 1) of the context window that the last request took, or None."""
-    card = find_model(spending.last_model)
-    if card is None or not card.context_window or not spending.last_input:
-        return None
-    return spending.last_input / card.context_window
-
-
 def tool_shares(items: Iterable[Item]) -> dict[str, float]:
     """Estimate the share (0 to 1) of a conversation's tokens per tool, the largest first.
 

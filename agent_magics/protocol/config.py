@@ -261,7 +261,8 @@ class Settings(RunConfig):
         Sequence[Any] | str | None,
         CheckedByUser,
         Setting(
-            help="Tools that are offered: names, sets such as data, own functions.",
+            help="Tools that are offered: names, sets such as data, own functions; None is the set "
+            "coding, in a notebook data.",
             where=NOTEBOOK | Where.CELL,
             in_notebook=("data",),
         ),

@@ -4,14 +4,18 @@ import ast
 import builtins
 import re
 import shlex
+from collections.abc import Iterator
+from dataclasses import fields
 from importlib import import_module
+from itertools import chain, product
 from pathlib import Path
 
 import pytest
 from IPython.core.inputtransformer2 import TransformerManager
 
 import agent_magics
-from agent_magics import tools
+from agent_magics import AgentBudget, tools
+from agent_magics.dispatch.tool import _TO_GIVE
 from agent_magics.kernel.cell.request.options import parse_options
 from agent_magics.kernel.commands.control import WORDS
 from agent_magics.kernel.commands.words import _read
@@ -147,6 +151,41 @@ def test_what_is_public_stands_on_a_page(kind: str) -> None:
     assert {
         name for name in PUBLIC[kind] if not re.search(rf"(?<![\w-]){re.escape(name)}\b", text)
     } == set()
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_what_may_follow_a_word_of_agent_stands_on_a_page(word: str) -> None:
+    """Behind the word, or alone (as in "`%agent mcp login NAME`, `logout NAME`") where that is."""
+    pages = [_spans(page) for page in PAGES]
+    of_word = rf"%agent {word}\b"
+    naming = [page for page in pages if any(re.match(of_word, each) for each in page)]
+    spans = [*chain.from_iterable(naming)]
+    for following in _followings(word):
+        wanted = re.compile(rf"(?:{of_word}.*\s)?{following}(?![\w-])")
+        assert any(map(wanted.match, spans)), wanted.pattern
+
+
+def test_each_option_of_a_tool_and_each_limit_of_a_budget_stands_on_its_page() -> None:
+    assert set(_TO_GIVE) - {"in_own_words"} - set(_spans(DOCS / "tools.md")) == set()
+    limits = {each.name for each in fields(AgentBudget)}
+    assert limits - set(_spans(DOCS / "delegation.md")) == set()
+
+
+def _spans(page: Path) -> list[str]:
+    """Return what stands in backticks on a page, and its lines of `%agent`."""
+    text = re.sub(r"^```.*$", "", page.read_text("utf-8"), flags=re.MULTILINE)
+    found = re.findall(r"^%agent .+$|`[^`]+`", text, re.MULTILINE)
+    return [" ".join(span.strip("`").split()) for span in found]
+
+
+def _followings(word: str) -> Iterator[str]:
+    """Yield patterns of the words and options that may follow a word of `%agent`."""
+    for form in WORDS[word]._forms:
+        words = [part for part in form.split() if part.strip("[]").islower()]
+        fixed = [part.split("|") for part in words if not part.startswith("[")]
+        yield from (r"\s(?:.*\s)?".join(chosen) for chosen in product(*fixed) if chosen)
+        for part in words:
+            yield from part.strip("[]").split("|") if part.startswith("[") else ()
 
 
 def _anchors(page: Path) -> set[str]:

@@ -1,9 +1,10 @@
 """``%agent usage``: shows the tokens and the cost of this kernel's conversations."""
 
 from agent_magics.app import Agent
-from agent_magics.engine.cost import Spending, context_share, tool_shares
+from agent_magics.engine.context.usage import limit_of
+from agent_magics.engine.cost import Spending, tool_shares
 from agent_magics.kernel.notebook import NotebookAgents
-from agent_magics.models.providers.catalog import DATE, dollars, find_model
+from agent_magics.models.providers.catalog import DATE, dollars
 from agent_magics.render.markdown import code_span
 from agent_magics.render.tables import table
 
@@ -46,7 +47,7 @@ def _row(agent: Agent) -> tuple[str, ...]:
         code_span(model),
         *(f"{count:,}" for count in counts),
         _cost(spending),
-        _context(spending),
+        _context(spending, agent.config.context_window),
     )
 
 
@@ -61,16 +62,14 @@ def _cost(spending: Spending) -> str:
     return " + ".join([*known, *unknown]) or dollars(0)
 
 
-def _context(spending: Spending) -> str:
+def _context(spending: Spending, set_window: int | None) -> str:
     """Return the share of the context window that the last request took, as bar and number."""
-    share = context_share(spending)
-    if share is None:
-        if not spending.last_input:
-            return "not known"
-        return (
-            f"{spending.last_input:,} tokens; window of {code_span(spending.last_model)} not known"
-        )
-    card = find_model(spending.last_model)
-    window = card.context_window if card is not None else None
+    tokens, model = spending.last_input, spending.last_model
+    if not tokens:
+        return "not known"
+    limit = limit_of(model, set_window)
+    if not limit.known:
+        return f"{tokens:,} tokens; window of {code_span(model)} not known"
+    share = tokens / limit.window
     full = min(_METER, round(share * _METER))
-    return f"{'█' * full}{'░' * (_METER - full)} {share:.1%} of {window:,}"
+    return f"{'█' * full}{'░' * (_METER - full)} {share:.1%} of {limit.window:,}"

@@ -7,7 +7,8 @@ from agent_magics.render.tables import table
 
 _BEGIN = """\
 Begin a cell with `%%agent` and write below it what you want. The agent works in this kernel, where
-your data is: it asks before it runs code or changes files, and shows below the cell what it did.
+your data is: it asks before it runs code here, or anything outside the sandbox, and shows below the
+cell what it did.
 
 ```
 %%agent

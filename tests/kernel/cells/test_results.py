@@ -154,6 +154,11 @@ def test_a_price_that_is_not_known_is_said(kernel: Kernel) -> None:
     table = kernel.run("%agent usage").items[-1]["text"]
     assert "price of `my-model` not known" in table
     assert "window of `my-model` not known" in table
+    kernel.run("%config AgentMagics.context_window = 100_000")
+    kernel.run("%%agent\nGo on.\n")
+    table = kernel.run("%agent usage").items[-1]["text"]
+    kernel.run("%config AgentMagics.context_window = None")
+    assert "of 100,000" in table
     refused = kernel.run("%%agent --max-cost 1\nGo.\n")
     assert (refused.status, refused.error) == ("error", "UsageError")
     assert "the price of my-model is not known" in refused.text

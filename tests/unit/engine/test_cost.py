@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent_magics.engine.cost import Spending, context_share, cost_of, tool_shares
+from agent_magics.engine.cost import Spending, cost_of, tool_shares
 from agent_magics.models.providers.catalog import find_model
 from agent_magics.protocol.items import (
     AssistantMessage,
@@ -58,15 +58,6 @@ def test_usage_adds_up_what_servers_report():
     assert (Usage(reported_cost=0.5) + Usage(1)).reported_cost == 0.5
     assert (Usage(1) + Usage(reported_cost=0.5)).reported_cost == 0.5
     assert (Usage(reported_cost=0.25) + Usage(reported_cost=0.5)).reported_cost == 0.75
-
-
-def test_the_share_of_the_context_is_that_of_the_last_request():
-    window = find_model("gpt-5.5").context_window
-    spending = Spending().add("gpt-5.5", Usage(window, 1)).add("gpt-5.5", Usage(window // 4, 1))
-    assert context_share(spending) == pytest.approx(0.25)
-    assert context_share(Spending()) is None
-    assert context_share(Spending().add("gpt-99", ONE)) is None
-    assert context_share(Spending().add("gpt-5.5", Usage())) is None
 
 
 def test_shares_of_tools_are_those_of_calls_and_outputs():
