@@ -23,6 +23,8 @@ _MOST_CHANGES = 20
 _MOST_FUNCTIONS = 100
 _SHOWN = 12
 _WORD = re.compile(r"[^\W\d]\w*")
+# Functions that run code which is a string to Python: IPython makes such calls of magics.
+_RUNS_TEXT = ("run_cell_magic", "run_line_magic", "exec", "eval")
 _ABSENT = object()
 
 
@@ -140,8 +142,7 @@ def _is_changed(saved: Saved) -> bool:
 def names_in(code: str, namespace: Mapping[str, object]) -> set[str]:
     """Return the variables that `code` names, itself or through the functions it names."""
     try:
-        nodes = ast.walk(ast.parse(code))
-        named = {node.id for node in nodes if isinstance(node, ast.Name)}
+        named = set(_names_of(ast.parse(code)))
     except (SyntaxError, ValueError, RecursionError, SystemError):  # gh-106905
         named = set(_WORD.findall(code))
     found = named & namespace.keys()
@@ -155,6 +156,24 @@ def names_in(code: str, namespace: Mapping[str, object]) -> set[str]:
         found |= new
         open_names.extend(new)
     return found
+
+
+def _names_of(tree: ast.AST) -> Iterator[str]:
+    """Yield the names in parsed code, and the words of the texts that it runs as code."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Call) and _called(node) in _RUNS_TEXT:
+            for each in ast.walk(node):
+                if isinstance(each, ast.Constant) and isinstance(each.value, str):
+                    yield from _WORD.findall(each.value)
+
+
+def _called(call: ast.Call) -> str:
+    function = call.func
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
 
 
 def _global_names(code: types.CodeType) -> Iterator[str]:

@@ -7,6 +7,7 @@ import pandas
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from IPython.core.inputtransformer2 import TransformerManager
 
 from agent_magics.kernel.live import changes, saved_values
 from agent_magics.kernel.live.changes import Changes, RunChange, Watch, names_in
@@ -92,6 +93,30 @@ def test_a_change_through_a_function_that_the_code_calls():
 def test_values_nobody_names_are_not_copied():
     assert names_in("a.b(c)\nd = 1", dict.fromkeys("abcd", 0)) == {"a", "c", "d"}
     assert names_in("%magic a\n!b", dict.fromkeys("abc", 0)) == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        *(
+            "%%time\n{}",
+            "%%capture out\n%time {}",
+            "%time {}",
+            "w = %time {}",
+            "if 1:\n    %time {}",
+        ),
+        *("%%timeit -n1 {}", "%%timeit -n1\n{}", "exec({!r})", "eval('1;' + {!r})"),
+    ],
+)
+@pytest.mark.parametrize("code", ["x.append(y['k'])", "add(1)", "x[0] = 'add'"])
+def test_code_in_a_magic_names_what_it_names_by_itself(around, code):
+    namespace = {"x": [1], "y": {"k": 1}, "z": [1], "time": [1]}
+    exec("def add(n):\n    x.append(n)", namespace)
+    wrapped = TransformerManager().transform_cell(around.format(code))
+    assert names_in(code, namespace) <= names_in(wrapped, namespace) <= {*"xy", "add", "time"}
+    watch = Watch(namespace, wrapped)
+    exec(code, namespace)
+    assert watch.end().changed == ("x",)
 
 
 def test_hostile_elements_are_only_compared_by_identity():
