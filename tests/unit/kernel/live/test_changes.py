@@ -169,6 +169,91 @@ def test_tables(code):
     pandas.testing.assert_frame_equal(namespace["x"], before)
 
 
+RELABELLED = [
+    "x.columns = x.columns.astype(str)",
+    "x.columns = [0, 1.0]",
+    "x.columns = pandas.MultiIndex.from_product([[0], [0, 1]])",
+    "x.columns.name = 'c'",
+    "x.columns.name = 1",
+    "x.index.name = 'id'",
+    "x.index = x.index.astype(float)",
+    "x.index = x.index.astype(object)",
+    "x.index = pandas.MultiIndex.from_tuples([(0, 1), (0, 2)])",
+    "x.index = pandas.to_datetime(['2024-01-01', '2024-01-02'])",
+]
+
+
+@pytest.mark.parametrize("code", RELABELLED)
+@pytest.mark.parametrize("limit", [10**9, 0], ids=["copied", "outlined"])
+def test_labels_are_part_of_a_table(code, limit, monkeypatch):
+    monkeypatch.setattr(changes, "COPY_LIMIT", limit)
+    frame = pandas.DataFrame({0: [0, 1], 1: [2, 3]}, index=[0, 1])
+    namespace: dict[str, Any] = {"x": frame, "pandas": pandas}
+    assert not ran("x.sum(); x.columns = [*x.columns]; x.index = [*x.index]", namespace)
+    before = frame.copy(deep=True)
+    change = ran(code, namespace)
+    assert change.changed == ("x",)
+    if limit:
+        assert put_back(change, namespace) == {}
+        pandas.testing.assert_frame_equal(namespace["x"], before)
+
+
+@pytest.mark.parametrize(
+    "code", ["x.name = 1", "x.name = 1.0", "x.name = None", "x.index.name = 'i'"]
+)
+def test_the_name_of_a_series_is_part_of_it(code):
+    namespace: dict[str, Any] = {"x": pandas.Series([1, 2], name="1")}
+    before = namespace["x"].copy()
+    change = ran(code, namespace)
+    assert change.changed == ("x",)
+    assert put_back(change, namespace) == {}
+    pandas.testing.assert_series_equal(namespace["x"], before)
+
+
+@pytest.mark.parametrize(
+    "code", ["x.iloc[:, 2_999] = 5.0", "x.columns = [*range(2_999), 'last']", "x[1_200] = 0"]
+)
+def test_a_wide_table_is_compared_whole(code):
+    namespace = {"x": pandas.DataFrame(numpy.zeros((3, 3_000)))}
+    before = namespace["x"].copy(deep=True)
+    change = ran(code, namespace)
+    assert change.changed == ("x",)
+    assert put_back(change, namespace) == {}
+    pandas.testing.assert_frame_equal(namespace["x"], before)
+
+
+def test_labels_of_a_type_are_the_same_by_their_values():
+    nan = [float("nan"), float("nan")]
+    labels = [[1, "a", nan[0], (1, nan[0])], [1, "".join(["", "a"]), nan[1], (1, nan[1])]]
+    other = [[True, *labels[0][1:]], [1.0, *labels[0][1:]], [*labels[0][:3], (True, nan[0])]]
+    old, same, *others = (
+        pandas.Index(each, dtype=object, tupleize_cols=False) for each in (*labels, *other)
+    )
+    assert saved_values._same_index(old, same)
+    assert not any(saved_values._same_index(old, each) for each in others)
+
+
+@pytest.mark.parametrize("limit", [10**9, 0], ids=["copied", "outlined"])
+def test_labels_of_foreign_classes_are_asked_nothing(limit, monkeypatch):
+    class Hostile:
+        __hash__ = object.__hash__
+
+        def _refuse(self, *_: Any) -> Any:
+            raise SystemExit("nobody may ask")
+
+        __repr__ = __str__ = __eq__ = __bool__ = _refuse
+
+    monkeypatch.setattr(changes, "COPY_LIMIT", limit)
+    one, two = Hostile(), Hostile()
+    labels = [one, (1, two)]
+    frame = pandas.DataFrame([[1, 2], [3, 4]])
+    frame.columns = frame.index = pandas.Index(labels, dtype=object, tupleize_cols=False)
+    series = pandas.Series([1], name=one)
+    namespace = {"x": frame, "y": series, "labels": labels, "one": one, "two": two}
+    assert not ran("x; y; x.columns = labels; y.name = one", namespace)
+    assert set(ran("x.columns = labels[::-1]; y.name = two", namespace).changed) == {"x", "y"}
+
+
 def test_a_series():
     namespace = {"x": pandas.Series([1, 2], name="n")}
     change = ran("x[0] = 5", namespace)
