@@ -23,9 +23,11 @@ class Saved(Protocol):
     """The saved state of a value.
 
     Attributes:
+        value: the value; one that has taken its place may be set.
         can_be_put_back: False where only the outline is known.
     """
 
+    value: Any
     can_be_put_back: bool
 
     def is_changed(self) -> bool:
@@ -84,7 +86,7 @@ class _SavedContainer:
     can_be_put_back = True
 
     def __init__(self, value: Any, elements: Any, inner: list["_SavedContainer"]) -> None:
-        self._value = value
+        self.value = value
         self._elements = elements
         self._inner = inner
 
@@ -110,19 +112,19 @@ class _SavedContainer:
         return cls(value, elements, kept)
 
     def is_changed(self) -> bool:
-        return not _same(self._value, self._elements) or any(
+        return not _same(self.value, self._elements) or any(
             each.is_changed() for each in self._inner
         )
 
     def put_back(self) -> Any:
         for each in self._inner:
             each.put_back()
-        if isinstance(self._value, (list, bytearray)):
-            self._value[:] = self._elements
-        elif not isinstance(self._value, tuple):
-            self._value.clear()
-            self._value.update(self._elements)
-        return self._value
+        if isinstance(self.value, (list, bytearray)):
+            self.value[:] = self._elements
+        elif not isinstance(self.value, tuple):
+            self.value.clear()
+            self.value.update(self._elements)
+        return self.value
 
 
 def _same(now: Any, before: Any) -> bool:
@@ -150,20 +152,20 @@ class _SavedArray:
     can_be_put_back = True
 
     def __init__(self, array: Any) -> None:
-        self._array = array
+        self.value = array
         self._copy = array.copy()
 
     def is_changed(self) -> bool:
-        now, before = self._array, self._copy
+        now, before = self.value, self._copy
         if now.shape != before.shape or now.dtype != before.dtype:
             return True
         # Bytes, so that NaN equals itself.
         return bool(now.tobytes() != before.tobytes())
 
     def put_back(self) -> Any:
-        if self._array.shape == self._copy.shape and self._array.flags.writeable:
-            self._array[...] = self._copy
-            return self._array
+        if self.value.shape == self._copy.shape and self.value.flags.writeable:
+            self.value[...] = self._copy
+            return self.value
         return self._copy
 
 
@@ -173,11 +175,11 @@ class _SavedFrame:
     can_be_put_back = True
 
     def __init__(self, frame: Any) -> None:
-        self._frame = frame
+        self.value = frame
         self._copy = frame.copy(deep=not _copies_on_write())
 
     def is_changed(self) -> bool:
-        now, before = self._frame, self._copy
+        now, before = self.value, self._copy
         if now.shape != before.shape or not _same_form(now, before):
             return True
         if not _same_index(now.index, before.index):
@@ -265,11 +267,11 @@ class _Outline:
     def __init__(
         self, value: Any, outline: Callable[[Any], Any], same: Callable[[Any, Any], bool] = eq
     ) -> None:
-        self._value, self._outline, self._same = value, outline, same
+        self.value, self._outline, self._same = value, outline, same
         self._before = outline(value)
 
     def is_changed(self) -> bool:
-        return not self._same(self._outline(self._value), self._before)
+        return not self._same(self._outline(self.value), self._before)
 
     def put_back(self) -> Any:
-        return self._value
+        return self.value

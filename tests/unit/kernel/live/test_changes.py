@@ -1,5 +1,6 @@
 """What a run does to a namespace: seen, told and put back, without asking values for anything."""
 
+import copy
 from typing import Any
 
 import numpy
@@ -268,6 +269,92 @@ def test_what_the_person_has_assigned_since_is_left_alone():
     reason = "it has been assigned again since"
     assert put_back(change, namespace) == {"a": reason, "new": reason}
     assert visible(namespace) == {"a": 10, "b": [1], "new": 11}
+
+
+EDITS = {
+    "list": ([1], "x.append({n})", "x[0] = {n}", "x = [{n}]"),
+    "nested": ({"a": [1, {"b": [2]}]}, "x['a'][1]['b'].append({n})", "x['a'][0] = {n}"),
+    "set": ({1}, "x.add({n})", "x = {{{n}}}"),
+    "array": (
+        numpy.array([1, 2]),
+        "x[0] = {n}",
+        "x.resize({n}, refcheck=False)",
+        "x = numpy.append(x, {n})",
+    ),
+    "frame": (
+        pandas.DataFrame({"a": [1, 2], "b": ["c", "d"]}),
+        "x['c'] = {n}",
+        "x.loc[0, 'a'] = {n}",
+        "x.loc[1, 'b'] = '{n}'",
+        "x.index.name = '{n}'",
+        "x = x.assign(d={n})",
+    ),
+    "series": (pandas.Series([1, 2]), "x[0] = {n}", "x.name = '{n}'"),
+}
+
+
+@given(st.data())
+@pytest.mark.parametrize(("value", "edits"), [(v, e) for v, *e in EDITS.values()], ids=EDITS)
+def test_what_the_person_has_changed_since_is_left_alone(value, edits, data):
+    """Undo restores what was before a run where the person changed nothing since, else nothing."""
+    namespace: dict[str, Any] = {"x": copy.deepcopy(value), "numpy": numpy}
+    events = st.lists(st.tuples(st.booleans(), st.sampled_from(edits)), max_size=6)
+    kept, before, last_edit = Changes(), [], -1
+    for number, (by_agent, code) in enumerate(data.draw(events)):
+        if by_agent:
+            before.append((number, repr_of(namespace)))
+            kept.add(ran(code.format(n=number + 10), namespace))
+        else:
+            exec(code.format(n=number + 10), namespace)
+            last_edit = number
+    for number, was in reversed(before):
+        now = repr_of(namespace)
+        assert bool(kept.put_back(namespace)[1]) is (last_edit > number)
+        assert repr_of(namespace) == (now if last_edit > number else was)
+
+
+def repr_of(namespace: dict[str, Any]) -> str:
+    x = namespace["x"]
+    return repr((x, getattr(x, "name", None), getattr(getattr(x, "index", None), "name", None)))
+
+
+def test_a_table_that_the_code_made_stays_once_the_person_has_changed_it():
+    namespace: dict[str, Any] = {"rows": [1], "pandas": pandas}
+    made = "new = pandas.DataFrame({'a': [1, 2]}); more = [1]; untouched = {1}"
+    change = ran(made, namespace)
+    exec("new['mine'] = 1; more.append('mine')", namespace)
+    reason = "it has been changed since"
+    assert put_back(change, namespace) == {"new": reason, "more": reason}
+    assert "untouched" not in namespace
+    assert list(namespace["new"].columns) == ["a", "mine"]
+
+
+def test_two_names_of_one_value_are_put_back_together():
+    rows = [1]
+    namespace = {"x": rows, "y": rows, "z": {"k": rows}}
+    change = ran("x.append(2); y; z", namespace)
+    assert set(change.changed) == {"x", "y", "z"}
+    assert put_back(change, namespace) == {}
+    assert rows == [1]
+
+
+def test_what_is_changed_after_going_back_stays_when_turns_are_done_again():
+    namespace: dict[str, Any] = {"x": [1], "y": pandas.DataFrame({"a": [1]})}
+    kept = Changes()
+    kept.add(ran("x.append(2); y['b'] = 2", namespace))
+    _, undone = kept.put_back_turns({""}, namespace)
+    exec("x.append('mine'); y['mine'] = 1", namespace)
+    assert set(kept.put_forth(undone, namespace)) == {"x", "y"}
+    assert namespace["x"] == [1, "mine"] and list(namespace["y"]) == ["a", "mine"]
+
+
+def test_what_tells_of_later_changes_is_held_within_the_bound(monkeypatch):
+    monkeypatch.setattr(changes, "HELD_LIMIT", 10_000)
+    namespace: dict[str, Any] = {"x": numpy.zeros(1_000), "numpy": numpy}
+    change = ran("x[0] = 1; y = numpy.zeros(500); z = numpy.zeros(100)", namespace)
+    assert change.held <= 10_000
+    namespace["z"].resize(200, refcheck=False)
+    assert set(put_back(change, namespace)) == {"z"}
 
 
 def test_what_is_too_large_is_seen_by_its_outline_and_not_put_back(monkeypatch):
