@@ -50,6 +50,7 @@ class TurnChanges:
         title: the prompt, shortened, or the call.
         undone: whether it was undone.
         left: paths that were skipped when it was undone.
+        doubtful: whether that included what the person may have changed, so that a redo does, too.
     """
 
     id: str
@@ -57,6 +58,7 @@ class TurnChanges:
     steps: list[_JournalStep] = field(default_factory=list)
     undone: bool = False
     left: frozenset[str] = frozenset()
+    doubtful: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,7 +364,8 @@ class ChangeJournal:
             turns = self.latest(count)
             result = self._go(turns, self._compose(turns, doubtful=doubtful), rest)
             if not result.obstacles or rest:
-                self._mark(turns, undone=True, left=[each.change.path for each in result.obstacles])
+                left = [each.change.path for each in result.obstacles]
+                self._mark(turns, undone=True, left=left, doubtful=doubtful)
             return result
 
     def preview(self, count: int) -> UndoResult:
@@ -386,9 +389,10 @@ class ChangeJournal:
             if not undone:
                 raise FatalError("There is no undone turn that could be made again.")
             turns = undone[-1:]  # the oldest of them was undone last
-            whole = self._compose(turns, doubtful=False)
-            turned = [each.reverse for each in whole.changes if each.path not in turns[0].left]
-            result = self._go(turns, replace(whole, changes=turned), rest=False)
+            whole, left = self._compose(turns, doubtful=turns[0].doubtful), turns[0].left
+            turned = [each.reverse for each in whole.changes if each.path not in left]
+            broken = {path: each for path, each in whole.broken.items() if path not in left}
+            result = self._go(turns, replace(whole, changes=turned, broken=broken), rest=False)
             if not result.obstacles:
                 self._mark(turns, undone=False)
             return result
@@ -440,12 +444,18 @@ class ChangeJournal:
         return UndoResult(tuple(turns), tuple(restore.done), tuple(obstacles), doubtful, kept)
 
     def _mark(
-        self, turns: Sequence[TurnChanges], *, undone: bool, left: Sequence[str] = ()
+        self,
+        turns: Sequence[TurnChanges],
+        *,
+        undone: bool,
+        left: Sequence[str] = (),
+        doubtful: bool = False,
     ) -> None:
         for turn in turns:
-            turn.undone, turn.left = undone, frozenset(left)
+            turn.undone, turn.left, turn.doubtful = undone, frozenset(left), doubtful
         key = "undone" if undone else "redone"
-        self._write({key: [turn.id for turn in turns], "left": list(left)})
+        row = {key: [turn.id for turn in turns], "left": list(left)}
+        self._write({**row, "doubtful": True} if doubtful else row)
 
     # -- from disk ---------------------------------------------------------------------------------
 
@@ -477,10 +487,11 @@ class ChangeJournal:
             self._turns.setdefault(turn.id, turn).steps.append(step)
         else:
             is_undone, left = "undone" in row, frozenset(row["left"])
+            doubtful = row.get("doubtful") is True
             for name in row["undone" if is_undone else "redone"]:
                 if name in self._turns:
-                    self._turns[name].undone = is_undone
-                    self._turns[name].left = left
+                    found = self._turns[name]
+                    found.undone, found.left, found.doubtful = is_undone, left, doubtful
 
 
 def _as_change(row: Mapping[str, Any]) -> PathChange:

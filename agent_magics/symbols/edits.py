@@ -3,7 +3,8 @@
 Law: what is not part of the edit keeps every byte; a symbol replaced by its own text changes
 nothing. A text for a symbol may have any indentation: it gets that of its place, but for the
 inside of multi-line strings, whose value would change. Comments directly above a symbol, at its
-indentation, belong to it: what is inserted goes above them, and removing takes them along.
+indentation, belong to it: what is inserted goes above them, and removing takes them along. What
+marks a cell or a region (`# %%`) is none of them.
 """
 
 import ast
@@ -26,8 +27,10 @@ _DEFINITIONS = ("class", "function", "method", "property", "interface", "enum", 
 _BEGINS_DEFINITION = re.compile(r"\s*(@|async\s+def\b|def\b|class\b)")
 _BEHIND = re.compile(r"[ \t]*+[;,]?[ \t]*+((#|//).*|/\*((?!\*/).)*+\*/)?[ \t]*+$")
 _HASHED = (*PYTHON, ".rb", ".sh", ".bash", ".r", ".jl")  # languages whose comments begin with #
-_HASH_COMMENT = re.compile(r"[ \t]*#(?!!|.*coding[:=])")  # the others are about the file
-_COMMENT = re.compile(r"[ \t]*(//|#\[)")  # #[...] are Rust's attributes
+# Comments that are about more than the symbol below: marks of cells and of folded regions.
+_MARK = r"[ \t]*(%%|In ?\[|<codecell>|#?(end)?region\b)"
+_HASH_COMMENT = re.compile(rf"[ \t]*#(?!!|.*coding[:=]|{_MARK})")  # the others are about the file
+_COMMENT = re.compile(rf"[ \t]*(//(?!{_MARK})|#\[)")  # #[...] are Rust's attributes
 
 
 def replace_symbol(source: SourceText, symbol: Symbol, text: str) -> TextEdit:

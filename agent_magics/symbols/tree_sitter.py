@@ -77,6 +77,7 @@ _STRINGS = ("template_string", "string", "string_literal", "raw_string_literal")
 # What stands around a definition and belongs to it.
 _AROUND = (
     "export_statement",
+    "ambient_declaration",
     "decorated_definition",
     "lexical_declaration",
     "variable_declaration",
@@ -262,7 +263,7 @@ def _ends(node: Any) -> tuple[Any, Any]:
 
 def _belongs(node: Any, parent: Any) -> bool:
     return parent.type in _AROUND and (
-        parent.type in _AROUND[:2] or len(parent.named_children) == 1
+        parent.type in _AROUND[:3] or len(parent.named_children) == 1
     )
 
 

@@ -14,7 +14,12 @@ from pathlib import Path
 from typing import IO, Self
 
 from agent_magics.files.plain_files import file_stamp
-from agent_magics.files.search.patterns import is_plain, refuse_ambiguous, refuse_unsearchable
+from agent_magics.files.search.patterns import (
+    is_plain,
+    names_returns,
+    refuse_ambiguous,
+    refuse_unsearchable,
+)
 from agent_magics.protocol.errors import RespondToModel
 
 _CHECK_SECONDS = 10.0
@@ -41,10 +46,12 @@ def choose_engine(
         RespondToModel: `pattern` is not a regular expression.
     """
     refuse_unsearchable(pattern)
+    breaks = "lf" if names_returns(pattern) else "crlf"
     ripgrep = find_ripgrep(distrusted)
     if ripgrep is not None:
         command = [ripgrep, "--no-config", "--json", "--no-ignore", "--no-mmap"]
         command += [f"--threads={_THREADS}", "--case-sensitive" if case_sensitive else "-i"]
+        command += ["--crlf"] if breaks == "crlf" else []
         command += [f"--context={context}", "-e", pattern, "--"]
         # A search of one folder takes as long as trying the pattern out.
         stamp = file_stamp(ripgrep)
@@ -56,7 +63,7 @@ def choose_engine(
     # Python may accept what ripgrep does not, such as a look-behind, and says where an error is.
     case = "s" if case_sensitive else "i"
     script = [sys.executable, "-I", "-S", "-X", "utf8", "-W", "ignore", str(_PYTHON_SEARCH)]
-    command = [*script, pattern, case, str(context)]
+    command = [*script, pattern, case, breaks, str(context)]
     tried = _try_out(command)
     if tried.returncode == 2:
         message = tried.stderr.decode("utf-8", "replace")

@@ -12,6 +12,7 @@ from agent_magics.protocol.errors import RespondToModel
 
 _MOST_BYTES = 50_000
 _LINE_BREAK = re.compile(r"(?<!\\)(?:\\\\)*\\n|\n")
+_RETURN = re.compile(r"(?<!\\)(?:\\\\)*\\r|\r")
 # One that nothing closes reaches to the end: searching again from each "[" would take long.
 _CLASS = re.compile(r"(?<!\\)\[\^?+\]?+(?:\\.|[^\]\\])*+(?:\]|\Z)")
 # One escape, one whole bracket expression, one doubled quantifier, or one other character.
@@ -41,6 +42,11 @@ def refuse_unsearchable(pattern: str) -> None:
             f"{pattern!r} spans lines, but one line is searched at a time; "
             "look for one of its lines and use context."
         )
+
+
+def names_returns(pattern: str) -> bool:
+    """Tell whether `pattern` looks for carriage returns, which else belong to the line break."""
+    return _RETURN.search(pattern) is not None
 
 
 def is_plain(pattern: str) -> bool:

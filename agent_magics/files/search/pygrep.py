@@ -1,8 +1,9 @@
 """Searches files without ripgrep, as a separate script so that an endless regex can be killed.
 
-Run as ``python -I -S -X utf8 pygrep.py PATTERN CASE CONTEXT FILE...`` with CASE "s" (sensitive) or
-"i". It prints the records of ``rg --json`` that `matches.py` reads, and imports nothing of the
-package. Its exit code is 2 when PATTERN is not a regular expression; standard error then says why.
+Run as ``python -I -S -X utf8 pygrep.py PATTERN CASE BREAKS CONTEXT FILE...`` with CASE "s"
+(sensitive) or "i", and BREAKS "lf", or "crlf" where no match may contain a carriage return. It
+prints the records of ``rg --json`` that `matches.py` reads, and imports nothing of the package. Its
+exit code is 2 when PATTERN is not a regular expression; standard error then says why.
 
 A file is read in blocks of whole lines. Where every match has to contain a certain text, blocks and
 lines without that text are skipped, which makes the search fast.
@@ -34,13 +35,13 @@ _WIDE_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 def main(arguments: list[str]) -> int:
     """Search every file; return the exit code."""
     resource.setrlimit(resource.RLIMIT_CPU, (_MOST_SECONDS, _MOST_SECONDS))
-    pattern, case, context, *files = arguments
+    pattern, case, breaks, context, *files = arguments
     try:
         regex = re.compile(pattern, re.IGNORECASE if case == "i" else 0)
     except (re.error, OverflowError, RecursionError) as error:
         sys.stderr.write(str(error))
         return 2
-    search = Search(regex, int(context))
+    search = Search(regex, int(context), is_crlf=breaks == "crlf")
     for path in files:
         try:
             search.file(path)
@@ -106,8 +107,10 @@ def _foldable(run: list[int]) -> Iterator[list[int]]:
 class Search:
     """Finds the matching lines of files, and prints them with `context` lines around each."""
 
-    def __init__(self, regex: re.Pattern[str], context: int) -> None:
+    def __init__(self, regex: re.Pattern[str], context: int, *, is_crlf: bool) -> None:
         self.regex = regex
+        self.is_crlf = is_crlf
+        self.unmatched = re.compile("[\r\udc80-\udcff]" if is_crlf else "[\udc80-\udcff]")
         self.context = context
         self.needle = required_text(regex)
         self.folds = bool(regex.flags & re.IGNORECASE)
@@ -206,7 +209,7 @@ class Search:
 
     def _line(self, line: bytes) -> None:
         self.number += 1
-        start = self._found(line.removesuffix(b"\n"))
+        start = self._found(line.rstrip(b"\r\n") if self.is_crlf else line.removesuffix(b"\n"))
         if start is not None:
             if not self.begun:
                 show("begin", path=self.path)
@@ -228,17 +231,19 @@ class Search:
             text = line.decode()
         except UnicodeDecodeError:
             return self._found_between(line)
+        if self.is_crlf and "\r" in text:
+            return self._found_between(line)
         found = self.regex.search(text)
         return None if found is None else len(text[: found.start()].encode())
 
     def _found_between(self, line: bytes) -> int | None:
-        """Return the byte offset of the first match in a line with undecodable bytes, which no
-        match may contain.
+        """Return the byte offset of the first match in a line with what no match may contain:
+        undecodable bytes, and carriage returns in "crlf".
 
-        Each such byte is replaced by a line break, which the dot does not match; matches that
-        contain one are skipped.
+        Each is replaced by a line break, which the dot does not match; matches that contain one
+        are skipped.
         """
-        text = re.sub("[\udc80-\udcff]", "\n", line.decode("utf-8", "surrogateescape"))
+        text = self.unmatched.sub("\n", line.decode("utf-8", "surrogateescape"))
         if text.endswith("\n"):
             text += "\n"  # else `$` would match before a final line break that replaces a byte
         found = self.regex.search(text)

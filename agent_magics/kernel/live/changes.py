@@ -23,6 +23,8 @@ _MOST_CHANGES = 20
 _MOST_FUNCTIONS = 100
 _SHOWN = 12
 _WORD = re.compile(r"[^\W\d]\w*")
+# Functions that run code which is a string to Python: IPython makes such calls of magics.
+_RUNS_TEXT = ("run_cell_magic", "run_line_magic", "exec", "eval")
 _ABSENT = object()
 
 
@@ -33,12 +35,14 @@ class _Was:
     Attributes:
         value: `_ABSENT` where there was no such name, and where the value is too large to keep.
         saved: its copy, where it was changed inside.
+        since: a copy of what the run left, by which a later change is detected.
     """
 
     value: Any
     after: Any
     saved: Saved | None = None
     is_kept: bool = True
+    since: Saved | None = None
 
 
 @dataclass(slots=True)
@@ -109,6 +113,7 @@ class Watch:
                 was.saved = self._saved[name]
             _weigh(was, change)
             change.was[name] = was
+        _save_results(change)
         return change
 
 
@@ -121,6 +126,15 @@ def _weigh(was: _Was, change: RunChange) -> None:
         was.value, was.saved, was.is_kept = _ABSENT, None, False
     else:
         change.held += size
+
+
+def _save_results(change: RunChange) -> None:
+    """Save what a run left, so that an undo does not destroy what the person changes in it."""
+    limit = max(0, min(COPY_LIMIT, HELD_LIMIT - change.held))
+    budget = CopyBudget(limit)
+    for was in reversed(change.was.values()):  # what the person had before comes first
+        was.since = _saved(was.after, budget)
+    change.held += limit - budget.size
 
 
 def _saved(value: object, budget: CopyBudget) -> Saved | None:
@@ -140,8 +154,7 @@ def _is_changed(saved: Saved) -> bool:
 def names_in(code: str, namespace: Mapping[str, object]) -> set[str]:
     """Return the variables that `code` names, itself or through the functions it names."""
     try:
-        nodes = ast.walk(ast.parse(code))
-        named = {node.id for node in nodes if isinstance(node, ast.Name)}
+        named = set(_names_of(ast.parse(code)))
     except (SyntaxError, ValueError, RecursionError, SystemError):  # gh-106905
         named = set(_WORD.findall(code))
     found = named & namespace.keys()
@@ -155,6 +168,24 @@ def names_in(code: str, namespace: Mapping[str, object]) -> set[str]:
         found |= new
         open_names.extend(new)
     return found
+
+
+def _names_of(tree: ast.AST) -> Iterator[str]:
+    """Yield the names in parsed code, and the words of the texts that it runs as code."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Call) and _called(node) in _RUNS_TEXT:
+            for each in ast.walk(node):
+                if isinstance(each, ast.Constant) and isinstance(each.value, str):
+                    yield from _WORD.findall(each.value)
+
+
+def _called(call: ast.Call) -> str:
+    function = call.func
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
 
 
 def _global_names(code: types.CodeType) -> Iterator[str]:
@@ -239,13 +270,13 @@ def _put_back(
     Returns:
         The names that were not restored, with the reasons; the change that was made here.
     """
-    left: dict[str, str] = {}
     reverse = RunChange(turn_id=change.turn_id)
     budget = CopyBudget(COPY_LIMIT)
+    # All are asked before one is restored: two names may have the same value.
+    reasons = {name: _obstacle(name, was, namespace) for name, was in change.was.items()}
+    left = {name: reason for name, reason in reasons.items() if reason}
     for name, was in change.was.items():
-        reason = _obstacle(name, was, namespace)
-        if reason:
-            left[name] = reason
+        if name in left:
             continue
         there = _Was(namespace.get(name, _ABSENT), was.value)
         if was.saved is not None and there.value is was.value:
@@ -259,6 +290,7 @@ def _put_back(
             namespace[name] = there.after
             _follow(name, was.value, there.after, others)
         reverse.was[name] = there
+    _save_results(reverse)
     return left, reverse
 
 
@@ -266,15 +298,21 @@ def _follow(name: str, was: object, now: object, changes: Iterable[RunChange]) -
     """Have a restored copy stand for the original in the other changes of a variable."""
     for change in changes:
         each = change.was.get(name)
-        if each is not None:
-            each.after = now if each.after is was else each.after
-            each.value = now if each.value is was else each.value
+        if each is None:
+            continue
+        each.value = now if each.value is was else each.value
+        if each.after is was:
+            each.after = now
+            if each.since is not None:
+                each.since.value = now
 
 
 def _obstacle(name: str, was: _Was, namespace: Mapping[str, object]) -> str:
     """Return why a name cannot be restored, or ""."""
     if namespace.get(name, _ABSENT) is not was.after:
         return "it has been assigned again since"
+    if was.since is not None and _is_changed(was.since):
+        return "it has been changed since"
     if not was.is_kept or (was.saved is not None and not was.saved.can_be_put_back):
         return "what it was is too large to be kept"
     return ""

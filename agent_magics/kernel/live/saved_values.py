@@ -5,6 +5,9 @@ cannot be undone. No method of a foreign class is called to compare or show a va
 the same if they are the same object.
 """
 
+from collections.abc import Callable, Iterable
+from itertools import islice
+from operator import eq
 from typing import Any, Protocol
 
 from agent_magics.dispatch.results.values import Types, estimate_size, loaded, made_by
@@ -12,16 +15,19 @@ from agent_magics.dispatch.results.values import Types, estimate_size, loaded, m
 # Elements of lists and dicts that one run may copy, all together.
 MOST_ELEMENTS = 20_000
 _DEEPEST = 8
-_MOST_COLUMNS = 1_000
+# Columns of a table whose values are compared; each takes some 20 microseconds.
+_MOST_COLUMNS = 10_000
 
 
 class Saved(Protocol):
     """The saved state of a value.
 
     Attributes:
+        value: the value; one that has taken its place may be set.
         can_be_put_back: False where only the outline is known.
     """
 
+    value: Any
     can_be_put_back: bool
 
     def is_changed(self) -> bool:
@@ -64,7 +70,7 @@ def save(value: Any, budget: CopyBudget) -> Saved | None:
     if root == "pandas" and name in ("DataFrame", "Series"):
         if budget.take(estimate_size(value)):
             return _SavedFrame(value)
-        return _Outline(value, _frame_outline)
+        return _Outline(value, lambda frame: (frame.shape, frame.iloc[:0].copy()), _same_outline)
     return None
 
 
@@ -80,7 +86,7 @@ class _SavedContainer:
     can_be_put_back = True
 
     def __init__(self, value: Any, elements: Any, inner: list["_SavedContainer"]) -> None:
-        self._value = value
+        self.value = value
         self._elements = elements
         self._inner = inner
 
@@ -106,19 +112,19 @@ class _SavedContainer:
         return cls(value, elements, kept)
 
     def is_changed(self) -> bool:
-        return not _same(self._value, self._elements) or any(
+        return not _same(self.value, self._elements) or any(
             each.is_changed() for each in self._inner
         )
 
     def put_back(self) -> Any:
         for each in self._inner:
             each.put_back()
-        if isinstance(self._value, (list, bytearray)):
-            self._value[:] = self._elements
-        elif not isinstance(self._value, tuple):
-            self._value.clear()
-            self._value.update(self._elements)
-        return self._value
+        if isinstance(self.value, (list, bytearray)):
+            self.value[:] = self._elements
+        elif not isinstance(self.value, tuple):
+            self.value.clear()
+            self.value.update(self._elements)
+        return self.value
 
 
 def _same(now: Any, before: Any) -> bool:
@@ -136,6 +142,9 @@ def _same(now: Any, before: Any) -> bool:
 
 # -- arrays and tables -----------------------------------------------------------------------------
 
+_LABELS = Types(str, bytes, int, float, complex, bool)
+_LABELLING = ("numpy", "pandas", "datetime", "decimal")  # packages of classes of labels
+
 
 class _SavedArray:
     """A saved NumPy array."""
@@ -143,20 +152,20 @@ class _SavedArray:
     can_be_put_back = True
 
     def __init__(self, array: Any) -> None:
-        self._array = array
+        self.value = array
         self._copy = array.copy()
 
     def is_changed(self) -> bool:
-        now, before = self._array, self._copy
+        now, before = self.value, self._copy
         if now.shape != before.shape or now.dtype != before.dtype:
             return True
         # Bytes, so that NaN equals itself.
         return bool(now.tobytes() != before.tobytes())
 
     def put_back(self) -> Any:
-        if self._array.shape == self._copy.shape and self._array.flags.writeable:
-            self._array[...] = self._copy
-            return self._array
+        if self.value.shape == self._copy.shape and self.value.flags.writeable:
+            self.value[...] = self._copy
+            return self.value
         return self._copy
 
 
@@ -166,19 +175,19 @@ class _SavedFrame:
     can_be_put_back = True
 
     def __init__(self, frame: Any) -> None:
-        self._frame = frame
+        self.value = frame
         self._copy = frame.copy(deep=not _copies_on_write())
 
     def is_changed(self) -> bool:
-        now, before = self._frame, self._copy
-        if _frame_outline(now) != _frame_outline(before):
+        now, before = self.value, self._copy
+        if now.shape != before.shape or not _same_form(now, before):
             return True
-        if not now.index.equals(before.index):
+        if not _same_index(now.index, before.index):
             return True
         if now.ndim == 1:
             return not _same_column(now, before)
-        columns = range(min(now.shape[1], _MOST_COLUMNS))
-        return not all(_same_column(now.iloc[:, n], before.iloc[:, n]) for n in columns)
+        pairs = zip(now.items(), before.items(), strict=True)
+        return not all(_same_column(a, b) for (_, a), (_, b) in islice(pairs, _MOST_COLUMNS))
 
     def put_back(self) -> Any:
         """Return the copy: a new object, since pandas cannot restore a table in place."""
@@ -207,11 +216,47 @@ def _same_column(now: Any, before: Any) -> bool:
     return bool(now.equals(before))
 
 
-def _frame_outline(frame: Any) -> Any:
-    if frame.ndim == 1:
-        return frame.shape, str(frame.name), frame.dtype
-    names = [str(name) for name in frame.columns[:_MOST_COLUMNS]]
-    return frame.shape, names, list(frame.dtypes.iloc[:_MOST_COLUMNS])
+def _same_outline(now: Any, before: Any) -> bool:
+    return bool(now[0] == before[0]) and _same_form(now[1], before[1])
+
+
+def _same_form(now: Any, before: Any) -> bool:
+    """Return whether all but the values and the labels of the rows are the same."""
+    if not _same_kind(now.index, before.index):
+        return False
+    if now.ndim == 1:
+        return _same_label(now.name, before.name) and bool(now.dtype == before.dtype)
+    return _same_index(now.columns, before.columns) and list(now.dtypes) == list(before.dtypes)
+
+
+def _same_kind(now: Any, before: Any) -> bool:
+    """Return whether two indexes have the same type of labels, and the same names."""
+    return bool(now.dtype == before.dtype) and _same_labels(now.names, before.names)
+
+
+def _same_index(now: Any, before: Any) -> bool:
+    """Return whether two indexes are the same."""
+    if len(now) != len(before) or not _same_kind(now, before):
+        return False
+    if now.is_(before):  # the same labels in memory
+        return True
+    return _same_labels(now, before) if now.dtype == object else bool(now.equals(before))
+
+
+def _same_labels(now: Iterable[Any], before: Iterable[Any]) -> bool:
+    now, before = tuple(now), tuple(before)
+    return len(now) == len(before) and all(map(_same_label, now, before))
+
+
+def _same_label(now: Any, before: Any) -> bool:
+    """Return whether two labels are the same; those of foreign classes are not asked."""
+    kind = type(now)
+    if now is before or kind is not type(before):
+        return now is before
+    if kind is tuple:  # of a MultiIndex
+        return _same_labels(now, before)
+    # By their texts, so that NaN equals itself.
+    return (kind in _LABELS or made_by(kind)[0] in _LABELLING) and repr(now) == repr(before)
 
 
 class _Outline:
@@ -219,12 +264,14 @@ class _Outline:
 
     can_be_put_back = False
 
-    def __init__(self, value: Any, outline: Any) -> None:
-        self._value, self._outline = value, outline
+    def __init__(
+        self, value: Any, outline: Callable[[Any], Any], same: Callable[[Any, Any], bool] = eq
+    ) -> None:
+        self.value, self._outline, self._same = value, outline, same
         self._before = outline(value)
 
     def is_changed(self) -> bool:
-        return bool(self._outline(self._value) != self._before)
+        return not self._same(self._outline(self.value), self._before)
 
     def put_back(self) -> Any:
-        return self._value
+        return self.value

@@ -1,13 +1,15 @@
-"""What a journal of changes holds on disk when the disk refuses some of it."""
+"""What a journal of changes holds, also when the disk refuses some of it; redo reverts undo."""
 
 import errno
 import os
 from itertools import count
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from agent_magics.file_history.journal import FILE, ChangeJournal
-from agent_magics.file_history.states import ABSENT, PathChange, PathState
+from agent_magics.file_history.states import ABSENT, PathChange, PathState, look_at
 from agent_magics.files.locks import is_held
 from tests.support.descriptors import none_left
 
@@ -56,3 +58,61 @@ def test_a_journal_that_a_full_disk_refuses_is_not_kept_open_and_begins_later(jo
     read = ChangeJournal(journal.folder).load()
     assert read.about == {"agent": "a"}
     assert [turn.id for turn in read.turns] == ["two", "one"]
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from("ab"), st.sampled_from(["1", "2", "3", ""]), st.booleans()),
+    min_size=1,
+    max_size=6,
+)
+
+
+def _write(journal, path, text, *, certain):
+    """Write a file, or remove it where the text is "", and record that."""
+    contents = {}
+
+    def look():
+        return look_at(str(path), keep=lambda digest, data: not contents.update({digest: data}))
+
+    before = look()
+    if text:
+        path.write_text(text)
+    else:
+        path.unlink(missing_ok=True)
+    changes = [PathChange(str(path), before, look())]
+    if before != changes[0].after:
+        journal.add("turn", "Go.", changes, contents.get, certain=certain)
+
+
+MIXED = [("a", "1", True), ("a", "2", False), ("b", "1", False)]
+
+
+@given(steps=STEPS, doubtful=st.booleans(), rest=st.booleans(), again=st.booleans())
+@example(steps=MIXED, doubtful=True, rest=False, again=False)
+@example(steps=MIXED, doubtful=True, rest=False, again=True)
+@example(
+    steps=[("a", "2", True), ("a", "1", False), ("a", "2", True)],
+    doubtful=False,
+    rest=True,
+    again=False,
+)
+def test_redo_reverts_undo_whatever_it_included(steps, doubtful, rest, again, tmp_path_factory):
+    root = tmp_path_factory.mktemp("redo")
+    journal = ChangeJournal(str(root / "journal"))
+
+    for name, text, certain in steps:
+        _write(journal, root / name, text, certain=certain)
+    there = {name: look_at(str(root / name)) for name in "ab"}
+    if journal.is_empty:
+        return
+    way = journal.undo(doubtful=doubtful, rest=rest)
+    if not way.obstacles or rest:
+        journal.close()
+        read = ChangeJournal(journal.folder).load() if again else journal
+        redone = read.redo()
+        read.close()
+        assert not (doubtful and redone.doubtful)
+        assert len(read.turns) == 1
+    # A file that was restored already, by hand, is not among those.
+    restored = [name for name in "ab" if str(root / name) in way.paths]
+    assert all(look_at(str(root / name)) == there[name] for name in restored)

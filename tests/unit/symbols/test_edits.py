@@ -40,7 +40,7 @@ def blocks(draw, depth=0):
         elif kind == "pair":
             lines.append(f"{name} = 1; b = 2{note}")
         elif kind == "comment":
-            lines.append("# éin comment")
+            lines.append(draw(st.sampled_from(["# éin comment", "# %% éin cell"])))
         else:
             inner = draw(blocks(depth + 1))
             inner = [*inner, f"{draw(NAMES)} = 1"]
@@ -138,7 +138,7 @@ def test_removing_leaves_the_rest_as_it_was(text):
         ast.parse(after)
         start, end = source.offset(symbol.range.start), source.offset(symbol.range.end)
         above = text[:start].split("\n")  # whose last line is the symbol's indentation
-        while above[-2:-1] and above[-2].startswith(f"{above[-1]}#"):
+        while above[-2:-1] and above[-2].startswith(f"{above[-1]}#") and "%%" not in above[-2]:
             del above[-2]
         _, _, below = text[end:].partition("\n")  # a comment behind it goes, too
         rest = [w for w in after.split() if w != "pass"]
@@ -368,3 +368,49 @@ def test_comments_above_a_symbol_belong_to_it(path, text):
 @pytest.mark.parametrize("line", ["#!/usr/bin/python", "# -*- coding: utf-8 -*-"])
 def test_comments_of_the_file_are_not_those_of_its_first_symbol(line):
     assert edited(f"{line}\na = 1\nb = 2\n", "a", remove_symbol) == f"{line}\nb = 2\n"
+
+
+MARKS = [
+    "# %%",
+    "#%% [markdown]",
+    "# In[3]:",
+    "# In [ ]:",
+    "# <codecell>",
+    "#region b",
+    "# endregion",
+]
+MARKS_OF_SECTIONS = [*((PATH, mark) for mark in MARKS), (JS, "// %% b"), (TS, "//#endregion")]
+
+
+@pytest.mark.parametrize(("path", "mark"), MARKS_OF_SECTIONS)
+@pytest.mark.parametrize("comment", ["", " About a.\n"])
+def test_what_marks_a_section_is_no_comment_of_its_first_symbol(path, mark, comment):
+    var, sign = ("", "#") if path == PATH else ("var ", "//")
+    head, own = f"{var}c = 0\n{mark}\n", f"{comment and sign}{comment}{var}a = 1\n"
+    text = f"{head}{own}{var}b = 2\n"
+    above = edited(text, "a", lambda s, a: insert_at_symbol(s, a, "new", after=False), path)
+    assert above == f"{head}new\n{own}{var}b = 2\n"
+    assert edited(text, "a", remove_symbol, path) == f"{head}{var}b = 2\n"
+
+
+DECLARED = [
+    *(
+        "function a(b: string): void;",
+        "const a: number;",
+        "let a: string",
+        "class a {\n  b(): void;\n}",
+    ),
+    *("abstract class a {}", "enum a { B }", "const enum a { B }", "type a = string;"),
+    *("interface a { b: string }", "namespace a {\n  const b: number;\n}"),
+]
+
+
+@pytest.mark.parametrize("words", ["", "export ", "declare ", "export declare "])
+@pytest.mark.parametrize("declared", DECLARED)
+def test_the_words_before_a_declaration_are_part_of_it(words, declared):
+    text = f"type before = 1;\n{words}{declared}\ntype behind = 2;\n"
+    own = one(text, "a", TS)
+    assert SourceText(text).part(own.range).rstrip(";") == f"{words}{declared}".rstrip(";")
+    again = edited(text, "a", lambda s, a: replace_symbol(s, a, f"{words}{declared}"), TS)
+    assert again == text
+    assert edited(text, "a", remove_symbol, TS) == "type before = 1;\ntype behind = 2;\n"

@@ -116,8 +116,10 @@ def test_both_engines_find_the_same(pattern, options, tmp_path, monkeypatch):
 @pytest.mark.needs("program rg")
 @settings(max_examples=12, deadline=None)
 @given(
-    content=st.lists(st.text("ab \r\té😀", max_size=6), max_size=12).map("\n".join),
-    pattern=st.sampled_from(["a", "^a", "b$", "a.b", r"\w\W", "é", "[^a]b", "a*$", "(a|b)+"]),
+    content=st.tuples(
+        st.sampled_from(["\n", "\r\n"]), st.lists(st.text("ab \té😀", max_size=6), max_size=12)
+    ).map(lambda parts: parts[0].join(parts[1])),
+    pattern=st.sampled_from(["a", "^a", "b$", "a.b", r"\w\W", "é", "[^a]b", "a*$", r"\s$"]),
     context=st.integers(0, 2),
     limit=st.integers(1, 4),
 )
@@ -130,6 +132,48 @@ def test_both_engines_find_the_same_in_any_text(content, pattern, context, limit
         patch.setenv("PATH", NO_RIPGREP)
         results.append(search(root, pattern, **options))
     assert results[0] == results[1]
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    lines_there=st.lists(st.text("ab1 \té😀", max_size=5), max_size=9),
+    pattern=st.sampled_from(["b$", "^$", r"\s$", "[^0-9]$", ".$", "^.{3}$", r"\W", r"a\s*$", "$"]),
+    context=st.integers(0, 2),
+    encoding=st.sampled_from(["utf-8", "utf-16"]),
+)
+@example(lines_there=["id,total", "1,10", "x ", ""], pattern="[^0-9]$", context=1, encoding="utf-8")
+def test_the_break_of_a_line_is_no_part_of_it(
+    lines_there, pattern, context, encoding, tmp_path_factory
+):
+    root = tmp_path_factory.mktemp("ends")
+    for folder, end in (("lf", "\n"), ("crlf", "\r\n")):
+        content = "".join(line + end for line in lines_there)
+        write(root / folder / "a.txt", content.encode(encoding))
+    for path in (os.environ["PATH"], NO_RIPGREP):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PATH", path)
+            lf, crlf = (
+                search(root / name, pattern, cwd=root / name, context=context)
+                for name in ("lf", "crlf")
+            )
+        assert crlf == lf
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        (r"total$", [1]),
+        (r"a[^x]b|a.b|a\sb", []),
+        (r"b", [3, 4]),
+        (r"\r$", [1, 2, 5]),
+        (r"0\r?$", [2]),
+        (r"a\rb", [3]),
+        (r"\\results$", [5]),
+    ],
+)
+def test_carriage_returns_are_found_by_their_name_alone(pattern, found, engine, tmp_path):
+    write(tmp_path / "a.txt", "id,total\r\n1,10\r\na\rb\nb\nC:\\results\r\n")
+    assert [match.line for match in search(tmp_path, pattern, cwd=tmp_path).matches] == found
 
 
 def test_context_belongs_to_its_match(engine, tmp_path):
@@ -255,7 +299,7 @@ def test_a_search_is_stopped_when_cancelled(tmp_path, monkeypatch):
 def test_a_search_whose_caller_was_killed_ends_by_itself(tmp_path):
     (tmp_path / "x").write_text("a" * 60 + "!", encoding="utf-8")
     program = [sys.executable, "-I", "-S", "-X", "utf8", pygrep.__file__]
-    endless = subprocess.Popen([*program, "(a+)+$", "s", "0", str(tmp_path / "x")])
+    endless = subprocess.Popen([*program, "(a+)+$", "s", "lf", "0", str(tmp_path / "x")])
     try:
         while (limit := resource.prlimit(endless.pid, resource.RLIMIT_CPU)[0]) < 0:
             os.sched_yield()  # its first act, and it works for ever after
@@ -379,6 +423,7 @@ PATTERNS = [
     *("a", "^a", "b$", "a.b", r"\w\W", "é", "[^a]b", "a*$", "(a|b)+", r"\bab\b", r"a\s", "ab?"),
     *("a{2}", "(?i)AB", "(?i:A)b", "x|aab", "[ab]+é", "foo.*bar", r"\d+", "a..b", r"\.", "k", "s"),
     *("(?:ab)+a", "a+?b", ".", "^$", "^.{3}$", "(?s)a.", r"[\w.]b", "[]a]b", "[a-]", r"\x61b"),
+    *(r"\s$", "[^0-9]$", r"\r", r"b\r?$"),
 ]
 PIECES = st.sampled_from(
     [

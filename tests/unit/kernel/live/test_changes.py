@@ -1,5 +1,6 @@
 """What a run does to a namespace: seen, told and put back, without asking values for anything."""
 
+import copy
 from typing import Any
 
 import numpy
@@ -7,6 +8,7 @@ import pandas
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from IPython.core.inputtransformer2 import TransformerManager
 
 from agent_magics.kernel.live import changes, saved_values
 from agent_magics.kernel.live.changes import Changes, RunChange, Watch, names_in
@@ -94,6 +96,30 @@ def test_values_nobody_names_are_not_copied():
     assert names_in("%magic a\n!b", dict.fromkeys("abc", 0)) == {"a", "b"}
 
 
+@pytest.mark.parametrize(
+    "around",
+    [
+        *(
+            "%%time\n{}",
+            "%%capture out\n%time {}",
+            "%time {}",
+            "w = %time {}",
+            "if 1:\n    %time {}",
+        ),
+        *("%%timeit -n1 {}", "%%timeit -n1\n{}", "exec({!r})", "eval('1;' + {!r})"),
+    ],
+)
+@pytest.mark.parametrize("code", ["x.append(y['k'])", "add(1)", "x[0] = 'add'"])
+def test_code_in_a_magic_names_what_it_names_by_itself(around, code):
+    namespace = {"x": [1], "y": {"k": 1}, "z": [1], "time": [1]}
+    exec("def add(n):\n    x.append(n)", namespace)
+    wrapped = TransformerManager().transform_cell(around.format(code))
+    assert names_in(code, namespace) <= names_in(wrapped, namespace) <= {*"xy", "add", "time"}
+    watch = Watch(namespace, wrapped)
+    exec(code, namespace)
+    assert watch.end().changed == ("x",)
+
+
 def test_hostile_elements_are_only_compared_by_identity():
     class Hostile:
         __hash__ = object.__hash__
@@ -144,6 +170,91 @@ def test_tables(code):
     pandas.testing.assert_frame_equal(namespace["x"], before)
 
 
+RELABELLED = [
+    "x.columns = x.columns.astype(str)",
+    "x.columns = [0, 1.0]",
+    "x.columns = pandas.MultiIndex.from_product([[0], [0, 1]])",
+    "x.columns.name = 'c'",
+    "x.columns.name = 1",
+    "x.index.name = 'id'",
+    "x.index = x.index.astype(float)",
+    "x.index = x.index.astype(object)",
+    "x.index = pandas.MultiIndex.from_tuples([(0, 1), (0, 2)])",
+    "x.index = pandas.to_datetime(['2024-01-01', '2024-01-02'])",
+]
+
+
+@pytest.mark.parametrize("code", RELABELLED)
+@pytest.mark.parametrize("limit", [10**9, 0], ids=["copied", "outlined"])
+def test_labels_are_part_of_a_table(code, limit, monkeypatch):
+    monkeypatch.setattr(changes, "COPY_LIMIT", limit)
+    frame = pandas.DataFrame({0: [0, 1], 1: [2, 3]}, index=[0, 1])
+    namespace: dict[str, Any] = {"x": frame, "pandas": pandas}
+    assert not ran("x.sum(); x.columns = [*x.columns]; x.index = [*x.index]", namespace)
+    before = frame.copy(deep=True)
+    change = ran(code, namespace)
+    assert change.changed == ("x",)
+    if limit:
+        assert put_back(change, namespace) == {}
+        pandas.testing.assert_frame_equal(namespace["x"], before)
+
+
+@pytest.mark.parametrize(
+    "code", ["x.name = 1", "x.name = 1.0", "x.name = None", "x.index.name = 'i'"]
+)
+def test_the_name_of_a_series_is_part_of_it(code):
+    namespace: dict[str, Any] = {"x": pandas.Series([1, 2], name="1")}
+    before = namespace["x"].copy()
+    change = ran(code, namespace)
+    assert change.changed == ("x",)
+    assert put_back(change, namespace) == {}
+    pandas.testing.assert_series_equal(namespace["x"], before)
+
+
+@pytest.mark.parametrize(
+    "code", ["x.iloc[:, 2_999] = 5.0", "x.columns = [*range(2_999), 'last']", "x[1_200] = 0"]
+)
+def test_a_wide_table_is_compared_whole(code):
+    namespace = {"x": pandas.DataFrame(numpy.zeros((3, 3_000)))}
+    before = namespace["x"].copy(deep=True)
+    change = ran(code, namespace)
+    assert change.changed == ("x",)
+    assert put_back(change, namespace) == {}
+    pandas.testing.assert_frame_equal(namespace["x"], before)
+
+
+def test_labels_of_a_type_are_the_same_by_their_values():
+    nan = [float("nan"), float("nan")]
+    labels = [[1, "a", nan[0], (1, nan[0])], [1, "".join(["", "a"]), nan[1], (1, nan[1])]]
+    other = [[True, *labels[0][1:]], [1.0, *labels[0][1:]], [*labels[0][:3], (True, nan[0])]]
+    old, same, *others = (
+        pandas.Index(each, dtype=object, tupleize_cols=False) for each in (*labels, *other)
+    )
+    assert saved_values._same_index(old, same)
+    assert not any(saved_values._same_index(old, each) for each in others)
+
+
+@pytest.mark.parametrize("limit", [10**9, 0], ids=["copied", "outlined"])
+def test_labels_of_foreign_classes_are_asked_nothing(limit, monkeypatch):
+    class Hostile:
+        __hash__ = object.__hash__
+
+        def _refuse(self, *_: Any) -> Any:
+            raise SystemExit("nobody may ask")
+
+        __repr__ = __str__ = __eq__ = __bool__ = _refuse
+
+    monkeypatch.setattr(changes, "COPY_LIMIT", limit)
+    one, two = Hostile(), Hostile()
+    labels = [one, (1, two)]
+    frame = pandas.DataFrame([[1, 2], [3, 4]])
+    frame.columns = frame.index = pandas.Index(labels, dtype=object, tupleize_cols=False)
+    series = pandas.Series([1], name=one)
+    namespace = {"x": frame, "y": series, "labels": labels, "one": one, "two": two}
+    assert not ran("x; y; x.columns = labels; y.name = one", namespace)
+    assert set(ran("x.columns = labels[::-1]; y.name = two", namespace).changed) == {"x", "y"}
+
+
 def test_a_series():
     namespace = {"x": pandas.Series([1, 2], name="n")}
     change = ran("x[0] = 5", namespace)
@@ -158,6 +269,92 @@ def test_what_the_person_has_assigned_since_is_left_alone():
     reason = "it has been assigned again since"
     assert put_back(change, namespace) == {"a": reason, "new": reason}
     assert visible(namespace) == {"a": 10, "b": [1], "new": 11}
+
+
+EDITS = {
+    "list": ([1], "x.append({n})", "x[0] = {n}", "x = [{n}]"),
+    "nested": ({"a": [1, {"b": [2]}]}, "x['a'][1]['b'].append({n})", "x['a'][0] = {n}"),
+    "set": ({1}, "x.add({n})", "x = {{{n}}}"),
+    "array": (
+        numpy.array([1, 2]),
+        "x[0] = {n}",
+        "x.resize({n}, refcheck=False)",
+        "x = numpy.append(x, {n})",
+    ),
+    "frame": (
+        pandas.DataFrame({"a": [1, 2], "b": ["c", "d"]}),
+        "x['c'] = {n}",
+        "x.loc[0, 'a'] = {n}",
+        "x.loc[1, 'b'] = '{n}'",
+        "x.index.name = '{n}'",
+        "x = x.assign(d={n})",
+    ),
+    "series": (pandas.Series([1, 2]), "x[0] = {n}", "x.name = '{n}'"),
+}
+
+
+@given(st.data())
+@pytest.mark.parametrize(("value", "edits"), [(v, e) for v, *e in EDITS.values()], ids=EDITS)
+def test_what_the_person_has_changed_since_is_left_alone(value, edits, data):
+    """Undo restores what was before a run where the person changed nothing since, else nothing."""
+    namespace: dict[str, Any] = {"x": copy.deepcopy(value), "numpy": numpy}
+    events = st.lists(st.tuples(st.booleans(), st.sampled_from(edits)), max_size=6)
+    kept, before, last_edit = Changes(), [], -1
+    for number, (by_agent, code) in enumerate(data.draw(events)):
+        if by_agent:
+            before.append((number, repr_of(namespace)))
+            kept.add(ran(code.format(n=number + 10), namespace))
+        else:
+            exec(code.format(n=number + 10), namespace)
+            last_edit = number
+    for number, was in reversed(before):
+        now = repr_of(namespace)
+        assert bool(kept.put_back(namespace)[1]) is (last_edit > number)
+        assert repr_of(namespace) == (now if last_edit > number else was)
+
+
+def repr_of(namespace: dict[str, Any]) -> str:
+    x = namespace["x"]
+    return repr((x, getattr(x, "name", None), getattr(getattr(x, "index", None), "name", None)))
+
+
+def test_a_table_that_the_code_made_stays_once_the_person_has_changed_it():
+    namespace: dict[str, Any] = {"rows": [1], "pandas": pandas}
+    made = "new = pandas.DataFrame({'a': [1, 2]}); more = [1]; untouched = {1}"
+    change = ran(made, namespace)
+    exec("new['mine'] = 1; more.append('mine')", namespace)
+    reason = "it has been changed since"
+    assert put_back(change, namespace) == {"new": reason, "more": reason}
+    assert "untouched" not in namespace
+    assert list(namespace["new"].columns) == ["a", "mine"]
+
+
+def test_two_names_of_one_value_are_put_back_together():
+    rows = [1]
+    namespace = {"x": rows, "y": rows, "z": {"k": rows}}
+    change = ran("x.append(2); y; z", namespace)
+    assert set(change.changed) == {"x", "y", "z"}
+    assert put_back(change, namespace) == {}
+    assert rows == [1]
+
+
+def test_what_is_changed_after_going_back_stays_when_turns_are_done_again():
+    namespace: dict[str, Any] = {"x": [1], "y": pandas.DataFrame({"a": [1]})}
+    kept = Changes()
+    kept.add(ran("x.append(2); y['b'] = 2", namespace))
+    _, undone = kept.put_back_turns({""}, namespace)
+    exec("x.append('mine'); y['mine'] = 1", namespace)
+    assert set(kept.put_forth(undone, namespace)) == {"x", "y"}
+    assert namespace["x"] == [1, "mine"] and list(namespace["y"]) == ["a", "mine"]
+
+
+def test_what_tells_of_later_changes_is_held_within_the_bound(monkeypatch):
+    monkeypatch.setattr(changes, "HELD_LIMIT", 10_000)
+    namespace: dict[str, Any] = {"x": numpy.zeros(1_000), "numpy": numpy}
+    change = ran("x[0] = 1; y = numpy.zeros(500); z = numpy.zeros(100)", namespace)
+    assert change.held <= 10_000
+    namespace["z"].resize(200, refcheck=False)
+    assert set(put_back(change, namespace)) == {"z"}
 
 
 def test_what_is_too_large_is_seen_by_its_outline_and_not_put_back(monkeypatch):
