@@ -64,9 +64,8 @@ class Budgets:
             return f"the first {progress.asked} questions all failed ({example})"
         if progress.in_flight:
             return ""  # what it costs is not known yet; see `must_wait`
-        for name, spent, limit, shown in self._spent(progress):
-            if limit is not None and spent + spent / max(progress.asked, 1) > limit:
-                return f"{name}={limit:g} is reached ({shown} spent)"
+        if used_up := self._used_up(progress):
+            return used_up
         if self.max_cost is not None and progress.unpriced:
             return "max_cost cannot be kept: the price of this model is not known"
         return ""
@@ -77,11 +76,19 @@ class Budgets:
             return False
         if not progress.asked:
             return progress.in_flight > 0
-        after = 1 + (progress.in_flight + 1) / progress.asked
-        return any(
-            limit is not None and spent * after > limit
-            for _, spent, limit, _ in self._spent(progress)
-        )
+        return self._used_up(progress) != ""
+
+    def _used_up(self, progress: Progress) -> str:
+        """Return which budget one more question could pass, beside those in flight; "" for none.
+
+        One formula for both of its callers: a map whose question neither may be asked nor ends it
+        would wait for ever.
+        """
+        asked, more = max(progress.asked, 1), progress.in_flight + 1
+        for name, spent, limit, shown in self._spent(progress):
+            if limit is not None and spent + spent * more / asked > limit:
+                return f"{name}={limit:g} is reached ({shown} spent)"
+        return ""
 
     def _too_many_errors(self, progress: Progress) -> bool:
         limit, failed = self.max_errors, progress.asked - progress.answered

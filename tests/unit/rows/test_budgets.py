@@ -1,4 +1,4 @@
-"""The quote before a map: what it then costs."""
+"""The quote before a map, and its budgets."""
 
 import asyncio
 import re
@@ -8,11 +8,16 @@ from typing import Literal
 
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agent_magics import Agent
 from agent_magics.engine.thread import shared_engine
+from agent_magics.protocol.items import Usage
+from agent_magics.rows.budgets import Budgets
 from agent_magics.rows.job import Job
 from agent_magics.rows.planning import Watcher
+from agent_magics.rows.progress import Progress
 from tests.support.rows.echo import Echo
 
 NOTEBOOKS = Path(__file__).parents[3] / "notebooks"
@@ -90,3 +95,19 @@ def test_a_map_that_has_ended_does_not_wait_for_its_deadline(max_errors):
         if not timer.cancelled() and timer.when() > shared_engine().loop.time() + 60
     ]
     assert not [each for each in waiting if isinstance(getattr(each, "__self__", None), Job)]
+
+
+@given(st.integers(1, 300), st.integers(1, 300), st.integers(-2, 2), st.floats(1e-6, 10))
+def test_a_map_with_nothing_in_flight_asks_or_ends(asked, tokens, beside, cost):
+    """It would wait for ever: also where one more question just fits into the budget."""
+    progress = Progress(asked=asked, answered=asked, usage=Usage(tokens * asked), cost=cost * asked)
+    fits = tokens * (asked + 1)
+    budgets = (
+        Budgets(max_tokens=fits),
+        Budgets(max_tokens=max(fits + beside, 1)),
+        Budgets(max_cost=cost * (asked + 1)),
+        Budgets(max_cost=0.1, max_tokens=fits),
+    )
+    assert not budgets[0].reached(progress)
+    for each in budgets:
+        assert bool(each.reached(progress)) == each.must_wait(progress)
