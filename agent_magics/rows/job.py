@@ -357,7 +357,7 @@ class Job:
                 self._leave(asked.key)
                 continue
             progress.in_flight += 1
-            answer, checked = await self._ask_in_time(worker, asked)
+            answer, checked = await self._ask(worker, asked)
             progress.in_flight -= 1
             self._freed.set()
             if answer is None:
@@ -367,25 +367,25 @@ class Job:
             self._receive(asked.key, answer, checked)
 
     async def _ask_in_time(
-        self, worker: asyncio.Task[Any], asked: Asked
-    ) -> tuple[RowAnswer | None, bytes]:
+        self, worker: asyncio.Task[Any], question: RowQuestion
+    ) -> RowAnswer | None:
         """Return the answer to a question, None for one that was not sent before the map's end.
 
         Some time after the end it is waited for no longer.
         """
         self._asking.add(worker)
         try:
-            return await self._ask(asked)
+            return await self.asker.ask(question)
         except NotSent:
-            return None, b""
+            return None
         except FatalError as error:
             self._fail(error)
-            return RowAnswer(error=short_message(error), kind="no answer"), b""
+            return RowAnswer(error=short_message(error), kind="no answer")
         except asyncio.CancelledError as cancelled:
             if cancelled.args != (GIVEN_UP,):
                 raise
             worker.uncancel()
-            return RowAnswer(error=f"{GIVEN_UP}: {self.stopped}", kind=GIVEN_UP), b""
+            return RowAnswer(error=f"{GIVEN_UP}: {self.stopped}", kind=GIVEN_UP)
         finally:
             self._asking.discard(worker)
 
@@ -408,22 +408,23 @@ class Job:
                 return True
         return False
 
-    async def _ask(self, asked: Asked) -> tuple[RowAnswer, bytes]:
+    async def _ask(self, worker: asyncio.Task[Any], asked: Asked) -> tuple[RowAnswer | None, bytes]:
         """Return an answer, and its checked value as JSON; an unfit one is asked for once more."""
         question = self._question(asked)
-        answer = await self.asker.ask(question)
+        answer = await self._ask_in_time(worker, question)
+        if answer is None or answer.error:
+            return answer, b""
         try:
-            return answer, b"" if answer.error else self._value(answer)
+            return answer, self._value(answer)
         except RespondToModel as problem:
             repair = REPAIR.format(problems=full_message(problem))
             items = (*question.items, AssistantMessage(answer.text), UserMessage(repair))
         except FatalError as failure:
             return replace(answer, error=short_message(failure), kind="validator"), b""
-        try:
-            if self.stopped:
-                raise NotSent
-            second = await self.asker.ask(replace(question, items=items))
-        except NotSent:
+        second = None
+        if not self.stopped:
+            second = await self._ask_in_time(worker, replace(question, items=items))
+        if second is None:
             unfit = NOT_AGAIN.format(reason=self.stopped)
             return replace(answer, error=unfit, kind="does not fit"), b""
         return self._with_value(_sum(answer, second))
@@ -457,22 +458,22 @@ class Job:
         return RowQuestion(asked.key.hex(), items, self.plan.terms, asked.place)
 
     def _count(self, answer: RowAnswer) -> None:
-        progress, usage = self.progress, answer.usage
+        progress, cost = self.progress, answer.spent
         progress.asked += 1
         progress.answered += answer.error is None
-        progress.usage += usage
-        progress.cost += answer.cost or 0.0
-        progress.unpriced += answer.cost is None and answer.error is None
+        progress.usage += answer.usage
+        progress.cost += cost or 0.0
+        progress.unpriced += cost is None
         if len(self._paid) < SAMPLE:
-            self._paid.append((usage.input_tokens + usage.output_tokens, answer.cost or 0.0))
+            self._paid.append((answer.tokens, cost or 0.0))
 
     def _receive(self, key: bytes, answer: RowAnswer, checked: bytes) -> None:
         """Keep an answer, after which it counts; an error counts at once."""
-        tokens = answer.usage.input_tokens + answer.usage.output_tokens
         if answer.error is not None:
-            self._settle(key, Outcome(None, answer.error, tokens, answer.cost), answer.kind)
+            outcome = Outcome(None, answer.error, answer.tokens, answer.spent)
+            self._settle(key, outcome, answer.kind)
             return
-        self._store.keep(key, Stored(checked, tokens, answer.cost), self._kept)
+        self._store.keep(key, Stored(checked, answer.tokens, answer.cost), self._kept)
 
     def _kept(self, key: bytes, stored: Stored, error: Exception | None) -> None:
         if error is not None:
@@ -512,6 +513,6 @@ class Job:
 
 def _sum(first: RowAnswer, second: RowAnswer) -> RowAnswer:
     """Return the second answer with what both took."""
-    costs = (first.cost, second.cost)
+    costs = (first.spent, second.spent)
     cost = None if None in costs else sum(filter(None, costs))
     return replace(second, usage=first.usage + second.usage, cost=cost)

@@ -150,7 +150,7 @@ def _after(first: Plain | None, second: Plain | None) -> Plain | None:
     if first is None or second is None:
         return second
     answer, error, tokens, cost = second
-    costs = (first[3] if first[2] else 0.0, cost)  # no tokens, no cost
+    costs = (first[3], cost)
     return answer, error, first[2] + tokens, None if None in costs else sum(filter(None, costs))
 
 

@@ -403,12 +403,11 @@ class BatchJob(Job):
         self._freed.set()
         if key in self._pending:
             self._count(answer)
-        tokens = answer.usage.input_tokens + answer.usage.output_tokens
         if answer.error is None:
-            return key, Stored(checked, tokens, answer.cost)
+            return key, Stored(checked, answer.tokens, answer.cost)
         if key in self._pending:
             error = self._api.without_key(answer.error)
-            self._settle(key, Outcome(None, error, tokens, answer.cost), answer.kind)
+            self._settle(key, Outcome(None, error, answer.tokens, answer.spent), answer.kind)
         return None
 
     def _give_up_batch(self, keys: Sequence[bytes], error: str, kind: str) -> None:

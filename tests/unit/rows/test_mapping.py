@@ -15,6 +15,7 @@ from pydantic import BaseModel, field_validator
 from agent_magics import Agent
 from agent_magics.models.faults import Fault
 from agent_magics.protocol.errors import FatalError
+from agent_magics.rows.askers.models import ModelAsker
 from agent_magics.rows.outcomes import PART
 from agent_magics.rows.tables.folders import PartFiles
 from tests.support.rows.echo import INPUT, OUTPUT, Echo
@@ -164,6 +165,69 @@ def test_a_row_shows_what_all_its_questions_took():
     assert list(done.frame["tokens"]) == [3 * (INPUT + OUTPUT), *[INPUT + OUTPUT] * 2]
     assert done.frame["tokens"].sum() == done.progress.tokens
     assert done.frame["cost"].sum() == pytest.approx(done.cost)
+
+
+def test_what_a_row_took_is_kept_where_it_is_tried_again_in_vain():
+    down = False
+
+    def moody(prompt):
+        if down:
+            raise Fault("The server is tired.", passing=True, reason="tired")
+        return "nonsense"
+
+    with Agent(Echo(moody, name=PRICED)) as agent:
+        done = agent.map_sync("{{text}}", ["a"], output=int)
+        down = True
+        done.retry()
+    assert list(done.frame["cost"]) == pytest.approx([done.cost]) == [pytest.approx(0.0022)]
+
+
+class AnswersOnce(Echo):
+    """Answers the first request of each row with what fits no type, and no further one."""
+
+    async def stream(self, request):
+        async for event in super().stream(request):
+            if request.number > 1:
+                await self.fail()
+            yield event
+
+
+@pytest.mark.parametrize("ends", ["refused", "for all", "given up"])
+@pytest.mark.parametrize("name", [PRICED, "echo-1"])
+def test_what_a_row_took_is_counted_where_its_second_question_fails(monkeypatch, name, ends):
+    model = AnswersOnce(lambda prompt: '{"value": 1}' if prompt == "fits" else "", name=name)
+    ask = ModelAsker.ask
+
+    async def fail():
+        if ends == "given up":
+            await asyncio.Event().wait()
+        raise Fault("The server is down.", reason="status 500")
+
+    async def ask_or_end(self, question):
+        answer = await ask(self, question)
+        if ends == "for all" and answer.error:
+            raise FatalError("The key is wrong.")
+        return answer
+
+    def stop(job):
+        if ends == "given up":
+            wait_until(lambda: model.asked["row 0"] == 2)
+            agent.session.engine.post(job.stop)
+
+    model.fail = fail
+    monkeypatch.setattr(ModelAsker, "ask", ask_or_end)
+    monkeypatch.setattr("agent_magics.rows.job.GRACE", 0.0)
+    with Agent(model) as agent:
+        given = ["fits", "row 0"]
+        mapping = agent.mapping("{{text}}", given, output=int, options={"concurrency": 1})
+        done = mapping.wait_sync(When([0], stop))
+    assert list(done.frame["error"].isna()) == [True, False]
+    assert list(done.frame["tokens"]) == [INPUT + OUTPUT] * 2
+    if name == PRICED:
+        assert list(done.frame["cost"]) == pytest.approx([0.0011] * 2)
+        assert done.cost == pytest.approx(0.0022)
+    else:
+        assert done.cost is None and done.frame["cost"].isna().all()
 
 
 @pytest.mark.parametrize("jump", [3600.0, -3600.0])
