@@ -255,8 +255,9 @@ class Job:
         self.go_on()
 
     def _numbered(self) -> Iterator[tuple[Sequence[int], list[Row]]]:
+        """Yield the positions and rows of all batches that have any."""
         start = 0
-        for batch in self.plan.source.batches(self.plan.prompt.names):
+        for batch in filter(None, self.plan.source.batches(self.plan.prompt.names)):
             yield range(start, start + len(batch)), batch
             start += len(batch)
 

@@ -157,7 +157,7 @@ def _of_list(rows: Sequence[Any], library: str = "") -> Held:
 
 
 def _stream(batches: Iterator[list[Row]], library: str = "") -> RowStream:
-    first = next(batches, [])
+    first = next(filter(None, batches), [])
     count = None if first else 0
     return RowStream(library, _columns_of(first), itertools.chain([first], batches), count)
 
