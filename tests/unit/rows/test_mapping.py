@@ -359,6 +359,15 @@ def test_into_writes_parts(tmp_path):
     assert len(done.frame) == 20_500
 
 
+@pytest.mark.parametrize("name", ["model=x", "answer=1", "row=a", "year=2024/cost=0", "a b", "ä"])
+@pytest.mark.parametrize("place", ["{folder}/{name}", "memory://{folder}/{name}"])
+def test_the_answers_are_the_same_in_a_folder_of_any_name(tmp_path, place, name):
+    with Agent(Echo()) as agent:
+        plain = agent.map_sync("{{text}}", rows(3), into=tmp_path / "out").frame
+        done = agent.map_sync("{{text}}", rows(3), into=place.format(folder=tmp_path, name=name))
+    pd.testing.assert_frame_equal(done.frame, plain)
+
+
 def test_parts_of_another_map_are_not_written_over(tmp_path):
     with Agent(Echo()) as agent:
         agent.map_sync("{{text}}", ["a"], into=tmp_path)
