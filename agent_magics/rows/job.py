@@ -133,8 +133,8 @@ class Job:
             self.stopped = reason.removesuffix(".")  # it stands within sentences
             self.asker.stop()
             asyncio.get_running_loop().call_later(GRACE, self._give_up)
-        self._gate.set()
-        self._freed.set()
+        for event in (self._gate, self._freed, self._sink.freed):
+            event.set()
 
     def _give_up(self) -> None:
         for worker in self._asking:
@@ -285,8 +285,7 @@ class Job:
 
     async def _read(self, batches: Iterator[tuple[Sequence[int], list[Row]]]) -> None:
         """Put the questions of all batches into the queue."""
-        while not self.stopped:
-            await self._sink.has_room()
+        while await self._may_read():
             self._fresh.clear()
             batch, found = await asyncio.to_thread(self._next, batches)
             if not batch:
@@ -294,6 +293,17 @@ class Job:
             if self._sampled:
                 batch = [each for each in batch if each[0] not in self._sampled]
             await self._enter(batch, found)
+
+    async def _may_read(self) -> bool:
+        """Wait for room for more rows; return False where the map has ended.
+
+        Raises:
+            FatalError: what became of earlier rows cannot be written.
+        """
+        while not (self._sink.has_room() or self.stopped):
+            self._sink.freed.clear()
+            await self._sink.freed.wait()
+        return not self.stopped
 
     def _next(
         self, batches: Iterator[tuple[Sequence[int], list[Row]]]

@@ -167,6 +167,11 @@ class BatchJob(Job):
             words = str(self._failure or NOT_ASKED.format(reason=self.stopped))
             self._settle(key, Outcome(None, words), "batch lost")
 
+    async def _may_read(self) -> bool:
+        """See `Job._may_read`; no room comes before all rows are read, sent and answered."""
+        self._sink.has_room()
+        return not self.stopped
+
     async def _ending_on_error(self, work: Coroutine[Any, Any, None]) -> None:
         """Do a part of the map; where it fails, so does the map, in that sentence."""
         try:

@@ -15,11 +15,13 @@ from pydantic import BaseModel, field_validator
 from agent_magics import Agent
 from agent_magics.models.faults import Fault
 from agent_magics.protocol.errors import FatalError
+from agent_magics.rows import outcomes
 from agent_magics.rows.askers.models import ModelAsker
 from agent_magics.rows.outcomes import PART
 from agent_magics.rows.tables.folders import PartFiles
 from tests.support.rows.echo import INPUT, OUTPUT, Echo
 from tests.support.rows.watchers import When, wait_until
+from tests.support.turns import PATIENCE
 
 PRICED = "gpt-5.5"
 
@@ -357,6 +359,30 @@ def test_into_writes_parts(tmp_path):
     assert table["row"].to_pylist() == list(range(20_500))
     assert table["kind"].to_pylist() == rows(20_500)
     assert len(done.frame) == 20_500
+
+
+@pytest.mark.parametrize("ends", ["stop", "deadline", "disk"])
+def test_a_map_that_waits_for_room_can_be_ended(tmp_path, monkeypatch, ends):
+    """The rows that are read make no part whole, so that there is never room for more."""
+    monkeypatch.setattr(outcomes, "MOST_HELD", 5)
+
+    def end(job):
+        if ends == "stop":
+            agent.session.engine.post(job.stop)
+        elif ends == "disk":
+            job._sink._problem = FatalError("The disk is full.")
+            agent.session.engine.post(job._sink.freed.set)
+
+    with Agent(Echo()) as agent:
+        options = {"into": tmp_path, "deadline": 1 if ends == "deadline" else 600}
+        mapping = agent.mapping("{{text}}", iter(rows(5_000)), output=None, options=options)
+        ended = asyncio.wait_for(mapping.wait(When([500], end)), PATIENCE)
+        if ends == "disk":
+            with pytest.raises(FatalError, match="disk is full"):
+                asyncio.run(ended)
+            return
+        done = asyncio.run(ended)
+    assert done.stopped and 0 < done.progress.done <= len(done.frame) < 5_000
 
 
 @pytest.mark.parametrize("name", ["model=x", "answer=1", "row=a", "year=2024/cost=0", "a b", "ä"])
