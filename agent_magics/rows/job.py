@@ -105,7 +105,9 @@ class Job:
         self._left_out: set[int] = set()  # rows chosen for the sample that were sent earlier
         self._shown: dict[int, int] = {}  # a bit for each kept answer whose cost a row has shown
         self._fresh: dict[bytes, bytes] = {}  # answers that came while a batch was read
+        # Tokens and USD: of the first questions, and of the first kept answers.
         self._paid: list[tuple[int, float]] = []
+        self._kept_costs: list[tuple[int, float]] = []
         self._limit = plan.ask_above
         self._asking: set[asyncio.Task[Any]] = set()  # the workers that wait for an answer
         self._settled, self._freed, self._gate = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -184,37 +186,61 @@ class Job:
         finally:
             timer.cancel()  # which would hold all the map's rows until then
 
-    async def _sample(self) -> None:
-        """Ask about some rows, and the person whether to go on where all cost too much."""
+    async def _sample(self) -> bool:
+        """Ask about some rows, and the person whether to go on where all cost too much.
+
+        Returns:
+            Whether that has told what all will cost. Where it has not, and where it was wrong, the
+            person is asked once that much is spent.
+        """
         source, progress, budgets = self.plan.source, self.progress, self.plan.budgets
         if not isinstance(source, Held) or source.count <= SAMPLE:
-            return
-        decided = (self._limit, budgets.max_cost, budgets.max_tokens, budgets.max_errors)
+            return False
+        limit = self._limit
+        decided = (limit, budgets.max_cost, budgets.max_tokens, budgets.max_errors)
         if all(each is None for each in decided):
-            return
+            return False
         chosen = sorted(random.Random(source.count).sample(range(source.count), SAMPLE))
         rows = source.each(chosen, self.plan.prompt.names)
-        limit, self._limit = self._limit, None  # the person is asked once, after the whole sample
+        self._limit = None  # the person is asked once, after the whole sample
         await self._run(iter([(chosen, rows)]))
+        self._limit = limit
         self._sampled = frozenset(chosen) - self._left_out
-        if progress.unpriced:
-            self._limit = limit
-        if limit is None or progress.unpriced or self.stopped:
-            return
-        paid = self._paid
-        # Of the others the answers were kept, or are those of equal rows.
-        share = len(paid) / max(len(self._sampled), 1)
-        if not paid or self._quote(source.count, share, limit).cost <= limit:
-            return
-        quote = self._quote(source.count, await asyncio.to_thread(self._share, source), limit)
-        if quote.cost > limit:
-            await self._put(quote)
+        if limit is None or progress.unpriced or self.stopped or not self._known()[0]:
+            return False
+        if self._quote(source.count, 1.0, limit).cost > limit:
+            # Of the others the answers were kept, or are those of equal rows.
+            share = await asyncio.to_thread(self._share, source)
+            quote = self._quote(source.count, share, limit)
+            if share and quote.cost > limit:
+                self._limit = None
+                await self._put(quote)
+        return True
+
+    def _known(self) -> tuple[list[tuple[int, float]], float]:
+        """Return what questions of the sample took, and the cost of others as a share of that.
+
+        Where none was asked, it is what the kept answers took, perhaps at the lower price already.
+        """
+        # A question that failed without tokens tells of no price.
+        paid = [each for each in self._paid if each[0]]
+        return (paid, self.price_share) if paid else (self._kept_costs, 1.0)
 
     def _quote(self, rows: int, share: float, limit: float) -> Quote:
         """Return what a map will cost if this share of the rows after the sample is asked."""
+        known, price = self._known()
         rest = round((rows - len(self._sampled)) * share)
         seconds = self._seconds_for(len(self._sampled) + rest)
-        return quote_of(self._paid, rows, rest, self.price_share, seconds, limit)
+        return quote_of(known, self.progress, rows, rest, price, seconds, limit)
+
+    def _quote_of_spent(self, limit: float) -> Quote:
+        """Return what a map will cost by what is done, where the number of its rows is known."""
+        progress = self.progress
+        cost, tokens = map(progress.projected, (progress.cost, progress.tokens))
+        if cost is None or tokens is None:
+            cost, tokens = progress.cost, progress.tokens
+            return Quote(None, cost, cost, cost, tokens, None, limit)
+        return Quote(progress.total, cost, cost, cost, round(tokens), None, limit)
 
     def _share(self, source: Held) -> float:
         """Return the share of the rows after the sample that must be asked; waits for the disk.
@@ -236,6 +262,8 @@ class Job:
 
     def _seconds_for(self, count: int) -> float | None:
         """Return how long `count` rows will take, by the sample; None where that says nothing."""
+        if not self._paid:
+            return None
         # All of the sample went at once, so one after the other its time holds for each.
         return self.progress.seconds * (count - SAMPLE) / self.plan.at_once
 
@@ -348,6 +376,8 @@ class Job:
     def _outcome_of(self, kept: Kept) -> Plain:
         """Return a kept answer as an outcome: with what it took, where no other row shows that."""
         _, answer, tokens, cost, number = kept
+        if cost is not None and len(self._kept_costs) < SAMPLE:
+            self._kept_costs.append((tokens, cost))
         place, bit = number >> 6, 1 << (number & 63)
         shown = self._shown.get(place, 0)
         if number > self._store.newest or shown & bit:
@@ -376,6 +406,10 @@ class Job:
                 continue
             self._count(answer)
             self._receive(asked.key, answer, checked)
+
+    def _must_wait(self) -> bool:
+        """Return whether the answers under way decide if one more question is allowed."""
+        return self.plan.budgets.must_wait(self.progress)
 
     async def _ask_in_time(
         self, worker: asyncio.Task[Any], question: RowQuestion
@@ -410,9 +444,8 @@ class Job:
                 self.stop(reason)
             elif self._limit is not None and progress.cost > self._limit:
                 limit, self._limit = self._limit, None
-                cost = progress.cost
-                await self._put(Quote(None, cost, cost, cost, progress.tokens, None, limit))
-            elif budgets.must_wait(progress):
+                await self._put(self._quote_of_spent(limit))
+            elif self._must_wait():
                 self._freed.clear()
                 await self._freed.wait()
             else:

@@ -125,17 +125,25 @@ class BatchJob(Job):
     def _seconds_for(self, count: int) -> None:
         return None
 
-    async def _sample(self) -> None:
-        """Ask a sample directly, where its cost decides how far the map goes."""
+    async def _sample(self) -> bool:
+        """Ask a sample directly, where its cost decides how far the map goes; see `Job._sample`."""
         budgets = self.plan.budgets
         if (self._limit, budgets.max_cost, budgets.max_tokens) == (None, None, None):
-            return
+            return False
         self.is_direct = True
         try:
-            await super()._sample()
+            is_known = await super()._sample()
         finally:
             self.is_direct = False
-        self._limit = None
+        if is_known:
+            self._limit = None
+        return is_known
+
+    def _must_wait(self) -> bool:
+        """See `Job._must_wait`; where no sample has told the cost, the first batch does."""
+        progress = self.progress
+        limit = self._limit if progress.in_flight else None
+        return self.plan.budgets.must_wait(progress, limit)
 
     async def _enter(self, batch: Sequence[Entry], found: Mapping[bytes, Kept]) -> None:
         """See `Job._enter`; a sample leaves out the rows that earlier calls have sent."""
@@ -218,7 +226,7 @@ class BatchJob(Job):
 
     def _fits_budget(self, pack: Pack) -> bool:
         """Return whether a batch may grow; where not, its answers decide how far the map goes."""
-        return len(pack.keys) < SAMPLE or not self.plan.budgets.must_wait(self.progress)
+        return len(pack.keys) < SAMPLE or not self._must_wait()
 
     def _line(self, key: bytes, content: Content) -> bytes:
         """Return a row's line: the same request body as without a batch."""

@@ -318,6 +318,28 @@ def test_rows_that_a_batch_has_are_no_free_ones_of_the_quote(tmp_path):
     assert "120 rows will cost about" in done.stopped
 
 
+@pytest.mark.parametrize("is_stream", [False, True], ids=["held", "stream"])
+@pytest.mark.parametrize("kept", [0, 10, 199, 350, "the sample"], ids=str)
+@pytest.mark.parametrize("batch", [False, True], ids=["plain", "batch"])
+def test_whatever_is_kept_no_more_than_the_limit_is_spent_unasked(tmp_path, batch, kept, is_stream):
+    """But for 50 rows, which tell what all will cost."""
+    options = {"cache": tmp_path / "a", "batch": batch}
+    given = rows(400)
+    with BatchServer() as server:
+        row = mapped(server, 1, cache=tmp_path / "b", batch=False).cost
+        with Agent("gpt-4o-mini", base_url=server.base_url, api_key=KEY) as agent:
+            if kept == "the sample":
+                agent.map_sync("{{text}}", given, ask_above=0, **options)
+            else:
+                agent.map_sync("{{text}}", given[:kept], ask_above=None, **options)
+            options["batch"], limit = True, row * 60
+            source = iter(given) if is_stream else given
+            done = agent.map_sync("{{text}}", source, ask_above=limit, into="out", **options)
+    assert done.cost <= limit + row * 50
+    is_dear = not isinstance(kept, int) or (400 - kept) * row / 2 > limit
+    assert ("above the" in done.stopped) == is_dear
+
+
 FAULTS = [
     (call, broken)
     for call in ("upload", "create", "look", "follow", "content")
