@@ -44,7 +44,8 @@ class MapResult:
         """A table of the kind that came in: the fields of the answers, then error, tokens, cost.
 
         It has pandas' index. Of lists and files it is pandas' where that is installed, else that of
-        polars or pyarrow, else a list of dicts. With ``into=...`` it is read from the files.
+        polars or pyarrow, else a list of dicts. With ``into=...`` it is read from the files, which
+        have the number of each row (`row`) and no index.
         """
         # A Dask frame's values are on the cluster, which may have lost them since.
         if self._frame is None or self._source.library == "dask":
