@@ -78,6 +78,17 @@ class RowAnswer:
     error: str | None = None
     kind: str = ""
 
+    @property
+    def tokens(self) -> int:
+        """Tokens of input and output."""
+        return self.usage.input_tokens + self.usage.output_tokens
+
+    @property
+    def spent(self) -> float | None:
+        """USD that it took, None where that is not known: an error without tokens took none."""
+        is_free = self.error is not None and not self.tokens
+        return self.cost or 0.0 if is_free else self.cost
+
 
 @dataclass(frozen=True, slots=True)
 class Pace:

@@ -64,24 +64,35 @@ class Budgets:
             return f"the first {progress.asked} questions all failed ({example})"
         if progress.in_flight:
             return ""  # what it costs is not known yet; see `must_wait`
-        for name, spent, limit, shown in self._spent(progress):
-            if limit is not None and spent + spent / max(progress.asked, 1) > limit:
-                return f"{name}={limit:g} is reached ({shown} spent)"
+        if used_up := self._used_up(progress):
+            return used_up
         if self.max_cost is not None and progress.unpriced:
             return "max_cost cannot be kept: the price of this model is not known"
         return ""
 
-    def must_wait(self, progress: Progress) -> bool:
-        """Return whether one more question could pass a budget; those in flight decide it."""
-        if (self.max_cost, self.max_tokens) == (None, None):
+    def must_wait(self, progress: Progress, ask_above: float | None = None) -> bool:
+        """Return whether one more question could pass a budget; those in flight decide it.
+
+        Args:
+            progress: what is done so far.
+            ask_above: one more limit, in USD.
+        """
+        if (self.max_cost, self.max_tokens, ask_above) == (None, None, None):
             return False
         if not progress.asked:
             return progress.in_flight > 0
-        after = 1 + (progress.in_flight + 1) / progress.asked
-        return any(
-            limit is not None and spent * after > limit
-            for _, spent, limit, _ in self._spent(progress)
-        )
+        return self._used_up(progress) != "" or _could_pass(ask_above, progress.cost, progress)
+
+    def _used_up(self, progress: Progress) -> str:
+        """Return which budget one more question could pass, beside those in flight; "" for none.
+
+        One formula for both of its callers: a map whose question neither may be asked nor ends it
+        would wait for ever.
+        """
+        for name, spent, limit, shown in self._spent(progress):
+            if _could_pass(limit, spent, progress):
+                return f"{name}={limit:g} is reached ({shown} spent)"
+        return ""
 
     def _too_many_errors(self, progress: Progress) -> bool:
         limit, failed = self.max_errors, progress.asked - progress.answered
@@ -97,6 +108,12 @@ class Budgets:
             ("max_cost", progress.cost, self.max_cost, dollars(progress.cost)),
             ("max_tokens", progress.tokens, self.max_tokens, f"{progress.tokens:,} tokens"),
         )
+
+
+def _could_pass(limit: float | None, spent: float, progress: Progress) -> bool:
+    """Return whether one more question, beside those in flight, could pass a limit."""
+    asked, more = max(progress.asked, 1), progress.in_flight + 1
+    return limit is not None and spent + spent * more / asked > limit
 
 
 # -- before a map ----------------------------------------------------------------------------------
@@ -137,7 +154,8 @@ class Quote:
 
 
 def quote_of(
-    paid: Sequence[tuple[int, float]],
+    known: Sequence[tuple[int, float]],
+    progress: Progress,
     rows: int,
     rest: int,
     price: float,
@@ -147,21 +165,22 @@ def quote_of(
     """Project the cost of all rows.
 
     Args:
-        paid: tokens and USD of each question of the sample.
+        known: tokens and USD of each question of the sample that has a price.
+        progress: what the sample took, which is less where answers were kept.
         rows: the number of all rows.
         rest: the number of questions that follow.
-        price: their price as a share of those in the sample.
+        price: their price as a share of those that are known.
         seconds: how long all will take.
         limit: USD of `ask_above`.
     """
-    count = len(paid)
-    costs = [cost for _, cost in paid]
-    spent, mean = sum(costs), fmean(costs) * price
+    count = len(known)
+    costs = [cost for _, cost in known]
+    spent, mean = progress.cost, fmean(costs) * price
     # Of the sample the cost is known; the mean of the rest varies, and so do its rows.
     spread = stdev(costs) * price if count > 1 else mean
     error = _T * spread * rest * sqrt(1 / count + 1 / max(rest, 1))
     cost = spent + mean * rest
-    tokens = round(fmean(tokens for tokens, _ in paid) * (count + rest))
+    tokens = progress.tokens + round(fmean(tokens for tokens, _ in known) * rest)
     return Quote(rows, cost, max(cost - error, spent), cost + error, tokens, seconds, limit)
 
 

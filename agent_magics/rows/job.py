@@ -105,7 +105,9 @@ class Job:
         self._left_out: set[int] = set()  # rows chosen for the sample that were sent earlier
         self._shown: dict[int, int] = {}  # a bit for each kept answer whose cost a row has shown
         self._fresh: dict[bytes, bytes] = {}  # answers that came while a batch was read
+        # Tokens and USD: of the first questions, and of the first kept answers.
         self._paid: list[tuple[int, float]] = []
+        self._kept_costs: list[tuple[int, float]] = []
         self._limit = plan.ask_above
         self._asking: set[asyncio.Task[Any]] = set()  # the workers that wait for an answer
         self._settled, self._freed, self._gate = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -133,8 +135,8 @@ class Job:
             self.stopped = reason.removesuffix(".")  # it stands within sentences
             self.asker.stop()
             asyncio.get_running_loop().call_later(GRACE, self._give_up)
-        self._gate.set()
-        self._freed.set()
+        for event in (self._gate, self._freed, self._sink.freed):
+            event.set()
 
     def _give_up(self) -> None:
         for worker in self._asking:
@@ -184,37 +186,61 @@ class Job:
         finally:
             timer.cancel()  # which would hold all the map's rows until then
 
-    async def _sample(self) -> None:
-        """Ask about some rows, and the person whether to go on where all cost too much."""
+    async def _sample(self) -> bool:
+        """Ask about some rows, and the person whether to go on where all cost too much.
+
+        Returns:
+            Whether that has told what all will cost. Where it has not, and where it was wrong, the
+            person is asked once that much is spent.
+        """
         source, progress, budgets = self.plan.source, self.progress, self.plan.budgets
         if not isinstance(source, Held) or source.count <= SAMPLE:
-            return
-        decided = (self._limit, budgets.max_cost, budgets.max_tokens, budgets.max_errors)
+            return False
+        limit = self._limit
+        decided = (limit, budgets.max_cost, budgets.max_tokens, budgets.max_errors)
         if all(each is None for each in decided):
-            return
+            return False
         chosen = sorted(random.Random(source.count).sample(range(source.count), SAMPLE))
         rows = source.each(chosen, self.plan.prompt.names)
-        limit, self._limit = self._limit, None  # the person is asked once, after the whole sample
+        self._limit = None  # the person is asked once, after the whole sample
         await self._run(iter([(chosen, rows)]))
+        self._limit = limit
         self._sampled = frozenset(chosen) - self._left_out
-        if progress.unpriced:
-            self._limit = limit
-        if limit is None or progress.unpriced or self.stopped:
-            return
-        paid = self._paid
-        # Of the others the answers were kept, or are those of equal rows.
-        share = len(paid) / max(len(self._sampled), 1)
-        if not paid or self._quote(source.count, share, limit).cost <= limit:
-            return
-        quote = self._quote(source.count, await asyncio.to_thread(self._share, source), limit)
-        if quote.cost > limit:
-            await self._put(quote)
+        if limit is None or progress.unpriced or self.stopped or not self._known()[0]:
+            return False
+        if self._quote(source.count, 1.0, limit).cost > limit:
+            # Of the others the answers were kept, or are those of equal rows.
+            share = await asyncio.to_thread(self._share, source)
+            quote = self._quote(source.count, share, limit)
+            if share and quote.cost > limit:
+                self._limit = None
+                await self._put(quote)
+        return True
+
+    def _known(self) -> tuple[list[tuple[int, float]], float]:
+        """Return what questions of the sample took, and the cost of others as a share of that.
+
+        Where none was asked, it is what the kept answers took, perhaps at the lower price already.
+        """
+        # A question that failed without tokens tells of no price.
+        paid = [each for each in self._paid if each[0]]
+        return (paid, self.price_share) if paid else (self._kept_costs, 1.0)
 
     def _quote(self, rows: int, share: float, limit: float) -> Quote:
         """Return what a map will cost if this share of the rows after the sample is asked."""
+        known, price = self._known()
         rest = round((rows - len(self._sampled)) * share)
         seconds = self._seconds_for(len(self._sampled) + rest)
-        return quote_of(self._paid, rows, rest, self.price_share, seconds, limit)
+        return quote_of(known, self.progress, rows, rest, price, seconds, limit)
+
+    def _quote_of_spent(self, limit: float) -> Quote:
+        """Return what a map will cost by what is done, where the number of its rows is known."""
+        progress = self.progress
+        cost, tokens = map(progress.projected, (progress.cost, progress.tokens))
+        if cost is None or tokens is None:
+            cost, tokens = progress.cost, progress.tokens
+            return Quote(None, cost, cost, cost, tokens, None, limit)
+        return Quote(progress.total, cost, cost, cost, round(tokens), None, limit)
 
     def _share(self, source: Held) -> float:
         """Return the share of the rows after the sample that must be asked; waits for the disk.
@@ -236,6 +262,8 @@ class Job:
 
     def _seconds_for(self, count: int) -> float | None:
         """Return how long `count` rows will take, by the sample; None where that says nothing."""
+        if not self._paid:
+            return None
         # All of the sample went at once, so one after the other its time holds for each.
         return self.progress.seconds * (count - SAMPLE) / self.plan.at_once
 
@@ -255,8 +283,9 @@ class Job:
         self.go_on()
 
     def _numbered(self) -> Iterator[tuple[Sequence[int], list[Row]]]:
+        """Yield the positions and rows of all batches that have any."""
         start = 0
-        for batch in self.plan.source.batches(self.plan.prompt.names):
+        for batch in filter(None, self.plan.source.batches(self.plan.prompt.names)):
             yield range(start, start + len(batch)), batch
             start += len(batch)
 
@@ -284,8 +313,7 @@ class Job:
 
     async def _read(self, batches: Iterator[tuple[Sequence[int], list[Row]]]) -> None:
         """Put the questions of all batches into the queue."""
-        while not self.stopped:
-            await self._sink.has_room()
+        while await self._may_read():
             self._fresh.clear()
             batch, found = await asyncio.to_thread(self._next, batches)
             if not batch:
@@ -293,6 +321,17 @@ class Job:
             if self._sampled:
                 batch = [each for each in batch if each[0] not in self._sampled]
             await self._enter(batch, found)
+
+    async def _may_read(self) -> bool:
+        """Wait for room for more rows; return False where the map has ended.
+
+        Raises:
+            FatalError: what became of earlier rows cannot be written.
+        """
+        while not (self._sink.has_room() or self.stopped):
+            self._sink.freed.clear()
+            await self._sink.freed.wait()
+        return not self.stopped
 
     def _next(
         self, batches: Iterator[tuple[Sequence[int], list[Row]]]
@@ -337,6 +376,8 @@ class Job:
     def _outcome_of(self, kept: Kept) -> Plain:
         """Return a kept answer as an outcome: with what it took, where no other row shows that."""
         _, answer, tokens, cost, number = kept
+        if cost is not None and len(self._kept_costs) < SAMPLE:
+            self._kept_costs.append((tokens, cost))
         place, bit = number >> 6, 1 << (number & 63)
         shown = self._shown.get(place, 0)
         if number > self._store.newest or shown & bit:
@@ -357,7 +398,7 @@ class Job:
                 self._leave(asked.key)
                 continue
             progress.in_flight += 1
-            answer, checked = await self._ask_in_time(worker, asked)
+            answer, checked = await self._ask(worker, asked)
             progress.in_flight -= 1
             self._freed.set()
             if answer is None:
@@ -366,26 +407,30 @@ class Job:
             self._count(answer)
             self._receive(asked.key, answer, checked)
 
+    def _must_wait(self) -> bool:
+        """Return whether the answers under way decide if one more question is allowed."""
+        return self.plan.budgets.must_wait(self.progress)
+
     async def _ask_in_time(
-        self, worker: asyncio.Task[Any], asked: Asked
-    ) -> tuple[RowAnswer | None, bytes]:
+        self, worker: asyncio.Task[Any], question: RowQuestion
+    ) -> RowAnswer | None:
         """Return the answer to a question, None for one that was not sent before the map's end.
 
         Some time after the end it is waited for no longer.
         """
         self._asking.add(worker)
         try:
-            return await self._ask(asked)
+            return await self.asker.ask(question)
         except NotSent:
-            return None, b""
+            return None
         except FatalError as error:
             self._fail(error)
-            return RowAnswer(error=short_message(error), kind="no answer"), b""
+            return RowAnswer(error=short_message(error), kind="no answer")
         except asyncio.CancelledError as cancelled:
             if cancelled.args != (GIVEN_UP,):
                 raise
             worker.uncancel()
-            return RowAnswer(error=f"{GIVEN_UP}: {self.stopped}", kind=GIVEN_UP), b""
+            return RowAnswer(error=f"{GIVEN_UP}: {self.stopped}", kind=GIVEN_UP)
         finally:
             self._asking.discard(worker)
 
@@ -399,31 +444,31 @@ class Job:
                 self.stop(reason)
             elif self._limit is not None and progress.cost > self._limit:
                 limit, self._limit = self._limit, None
-                cost = progress.cost
-                await self._put(Quote(None, cost, cost, cost, progress.tokens, None, limit))
-            elif budgets.must_wait(progress):
+                await self._put(self._quote_of_spent(limit))
+            elif self._must_wait():
                 self._freed.clear()
                 await self._freed.wait()
             else:
                 return True
         return False
 
-    async def _ask(self, asked: Asked) -> tuple[RowAnswer, bytes]:
+    async def _ask(self, worker: asyncio.Task[Any], asked: Asked) -> tuple[RowAnswer | None, bytes]:
         """Return an answer, and its checked value as JSON; an unfit one is asked for once more."""
         question = self._question(asked)
-        answer = await self.asker.ask(question)
+        answer = await self._ask_in_time(worker, question)
+        if answer is None or answer.error:
+            return answer, b""
         try:
-            return answer, b"" if answer.error else self._value(answer)
+            return answer, self._value(answer)
         except RespondToModel as problem:
             repair = REPAIR.format(problems=full_message(problem))
             items = (*question.items, AssistantMessage(answer.text), UserMessage(repair))
         except FatalError as failure:
             return replace(answer, error=short_message(failure), kind="validator"), b""
-        try:
-            if self.stopped:
-                raise NotSent
-            second = await self.asker.ask(replace(question, items=items))
-        except NotSent:
+        second = None
+        if not self.stopped:
+            second = await self._ask_in_time(worker, replace(question, items=items))
+        if second is None:
             unfit = NOT_AGAIN.format(reason=self.stopped)
             return replace(answer, error=unfit, kind="does not fit"), b""
         return self._with_value(_sum(answer, second))
@@ -457,22 +502,22 @@ class Job:
         return RowQuestion(asked.key.hex(), items, self.plan.terms, asked.place)
 
     def _count(self, answer: RowAnswer) -> None:
-        progress, usage = self.progress, answer.usage
+        progress, cost = self.progress, answer.spent
         progress.asked += 1
         progress.answered += answer.error is None
-        progress.usage += usage
-        progress.cost += answer.cost or 0.0
-        progress.unpriced += answer.cost is None and answer.error is None
+        progress.usage += answer.usage
+        progress.cost += cost or 0.0
+        progress.unpriced += cost is None
         if len(self._paid) < SAMPLE:
-            self._paid.append((usage.input_tokens + usage.output_tokens, answer.cost or 0.0))
+            self._paid.append((answer.tokens, cost or 0.0))
 
     def _receive(self, key: bytes, answer: RowAnswer, checked: bytes) -> None:
         """Keep an answer, after which it counts; an error counts at once."""
-        tokens = answer.usage.input_tokens + answer.usage.output_tokens
         if answer.error is not None:
-            self._settle(key, Outcome(None, answer.error, tokens, answer.cost), answer.kind)
+            outcome = Outcome(None, answer.error, answer.tokens, answer.spent)
+            self._settle(key, outcome, answer.kind)
             return
-        self._store.keep(key, Stored(checked, tokens, answer.cost), self._kept)
+        self._store.keep(key, Stored(checked, answer.tokens, answer.cost), self._kept)
 
     def _kept(self, key: bytes, stored: Stored, error: Exception | None) -> None:
         if error is not None:
@@ -512,6 +557,6 @@ class Job:
 
 def _sum(first: RowAnswer, second: RowAnswer) -> RowAnswer:
     """Return the second answer with what both took."""
-    costs = (first.cost, second.cost)
+    costs = (first.spent, second.spent)
     cost = None if None in costs else sum(filter(None, costs))
     return replace(second, usage=first.usage + second.usage, cost=cost)

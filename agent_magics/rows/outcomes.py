@@ -58,14 +58,24 @@ Plain: TypeAlias = tuple[bytes | None, str | None, int, float | None]
 
 
 class Sink(Protocol):
-    """Takes the outcomes of rows, in any order."""
+    """Takes the outcomes of rows, in any order.
+
+    Attributes:
+        freed: set when there may be room again.
+    """
+
+    freed: asyncio.Event
 
     def put(self, position: int, outcome: Plain) -> None:
         """Store the outcome of the row at `position`."""
         ...
 
-    async def has_room(self) -> None:
-        """Wait until more rows may be read."""
+    def has_room(self) -> bool:
+        """Return whether more rows may be read.
+
+        Raises:
+            FatalError: outcomes cannot be written.
+        """
         ...
 
     async def close(self, stopped: str) -> None:
@@ -95,15 +105,16 @@ class Collected:
     """Outcomes in memory, by the position of their row."""
 
     def __init__(self, columns: AnswerColumns, count: int) -> None:
-        self._columns = columns
+        self._columns, self.freed = columns, asyncio.Event()
         self.outcomes: list[Plain | None] = [None] * count
 
     def put(self, position: int, outcome: Plain) -> None:
         """See `Sink.put`."""
         self.outcomes[position] = outcome[:]
 
-    async def has_room(self) -> None:
+    def has_room(self) -> bool:
         """See `Sink.has_room`: the rows are in memory too."""
+        return True
 
     async def close(self, stopped: str) -> None:
         """See `Sink.close`."""
@@ -148,7 +159,7 @@ class Parts:
         self.place, self._columns, self._digest = str(place), columns, digest
         self._open: dict[int, dict[int, Plain]] = {}
         self._held, self._last, self._span = 0, -1, span
-        self._freed = asyncio.Event()
+        self.freed = asyncio.Event()
         self._writing: set[asyncio.Task[None]] = set()
         self._problem: FatalError | None = None
         try:
@@ -175,20 +186,18 @@ class Parts:
 
     def _size(self, number: int) -> int:
         """Return the number of rows of a part."""
-        return PART
+        return self._span
 
     def _write_soon(self, number: int) -> None:
         task = asyncio.create_task(self._write(number))
         self._writing.add(task)
         task.add_done_callback(self._writing.discard)
 
-    async def has_room(self) -> None:
+    def has_room(self) -> bool:
         """See `Sink.has_room`."""
-        while self._held > MOST_HELD and self._problem is None:
-            self._freed.clear()
-            await self._freed.wait()
         if self._problem is not None:
             raise self._problem
+        return self._held <= MOST_HELD
 
     async def close(self, stopped: str) -> None:
         """See `Sink.close`; parts of rows that are not there any more are removed."""
@@ -220,7 +229,7 @@ class Parts:
         except Exception as error:  # pyarrow has errors of its own for values that do not fit
             self._problem = self._not_written(error)
         self._held -= len(part)
-        self._freed.set()
+        self.freed.set()
 
     def _first(self, number: int) -> int:
         """Return the position from which the rows of a part are counted."""

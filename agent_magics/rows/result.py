@@ -44,7 +44,8 @@ class MapResult:
         """A table of the kind that came in: the fields of the answers, then error, tokens, cost.
 
         It has pandas' index. Of lists and files it is pandas' where that is installed, else that of
-        polars or pyarrow, else a list of dicts. With ``into=...`` it is read from the files.
+        polars or pyarrow, else a list of dicts. With ``into=...`` it is read from the files, which
+        have the number of each row (`row`) and no index.
         """
         # A Dask frame's values are on the cluster, which may have lost them since.
         if self._frame is None or self._source.library == "dask":
@@ -150,7 +151,7 @@ def _after(first: Plain | None, second: Plain | None) -> Plain | None:
     if first is None or second is None:
         return second
     answer, error, tokens, cost = second
-    costs = (first[3] if first[2] else 0.0, cost)  # no tokens, no cost
+    costs = (first[3], cost)
     return answer, error, first[2] + tokens, None if None in costs else sum(filter(None, costs))
 
 

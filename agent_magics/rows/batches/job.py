@@ -125,17 +125,25 @@ class BatchJob(Job):
     def _seconds_for(self, count: int) -> None:
         return None
 
-    async def _sample(self) -> None:
-        """Ask a sample directly, where its cost decides how far the map goes."""
+    async def _sample(self) -> bool:
+        """Ask a sample directly, where its cost decides how far the map goes; see `Job._sample`."""
         budgets = self.plan.budgets
         if (self._limit, budgets.max_cost, budgets.max_tokens) == (None, None, None):
-            return
+            return False
         self.is_direct = True
         try:
-            await super()._sample()
+            is_known = await super()._sample()
         finally:
             self.is_direct = False
-        self._limit = None
+        if is_known:
+            self._limit = None
+        return is_known
+
+    def _must_wait(self) -> bool:
+        """See `Job._must_wait`; where no sample has told the cost, the first batch does."""
+        progress = self.progress
+        limit = self._limit if progress.in_flight else None
+        return self.plan.budgets.must_wait(progress, limit)
 
     async def _enter(self, batch: Sequence[Entry], found: Mapping[bytes, Kept]) -> None:
         """See `Job._enter`; a sample leaves out the rows that earlier calls have sent."""
@@ -166,6 +174,11 @@ class BatchJob(Job):
         for key in list(self._pending):  # of what ended on an error
             words = str(self._failure or NOT_ASKED.format(reason=self.stopped))
             self._settle(key, Outcome(None, words), "batch lost")
+
+    async def _may_read(self) -> bool:
+        """See `Job._may_read`; no room comes before all rows are read, sent and answered."""
+        self._sink.has_room()
+        return not self.stopped
 
     async def _ending_on_error(self, work: Coroutine[Any, Any, None]) -> None:
         """Do a part of the map; where it fails, so does the map, in that sentence."""
@@ -213,7 +226,7 @@ class BatchJob(Job):
 
     def _fits_budget(self, pack: Pack) -> bool:
         """Return whether a batch may grow; where not, its answers decide how far the map goes."""
-        return len(pack.keys) < SAMPLE or not self.plan.budgets.must_wait(self.progress)
+        return len(pack.keys) < SAMPLE or not self._must_wait()
 
     def _line(self, key: bytes, content: Content) -> bytes:
         """Return a row's line: the same request body as without a batch."""
@@ -403,12 +416,11 @@ class BatchJob(Job):
         self._freed.set()
         if key in self._pending:
             self._count(answer)
-        tokens = answer.usage.input_tokens + answer.usage.output_tokens
         if answer.error is None:
-            return key, Stored(checked, tokens, answer.cost)
+            return key, Stored(checked, answer.tokens, answer.cost)
         if key in self._pending:
             error = self._api.without_key(answer.error)
-            self._settle(key, Outcome(None, error, tokens, answer.cost), answer.kind)
+            self._settle(key, Outcome(None, error, answer.tokens, answer.spent), answer.kind)
         return None
 
     def _give_up_batch(self, keys: Sequence[bytes], error: str, kind: str) -> None:

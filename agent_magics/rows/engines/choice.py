@@ -13,6 +13,7 @@ from agent_magics.rows.engines.dask import DaskEngine
 from agent_magics.rows.engines.executors import ExecutorEngine
 from agent_magics.rows.engines.partitions import Partitions
 from agent_magics.rows.engines.worker import ModelSource
+from agent_magics.rows.tables.sources import framed
 
 NO_ENGINE = (
     "engine={given!r}: it takes a client of a Dask cluster (distributed.Client), or an executor of "
@@ -48,9 +49,10 @@ async def source_of(settings: Settings) -> ModelSource:
 
 
 def partitions_of(rows: Any, engine: Engine | None) -> Partitions | None:
-    """Return a Dask frame's partitions where the engine is such a cluster, else None."""
+    """Return the partitions of a Dask frame or series where the engine is such a cluster."""
     if type(rows).__module__.startswith("dask.dataframe") and isinstance(engine, DaskEngine):
-        return Partitions(rows, engine)
+        is_series = type(rows).__name__ == "Series"
+        return Partitions(framed(rows) if is_series else rows, engine)
     return None
 
 

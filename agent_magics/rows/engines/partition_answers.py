@@ -1,5 +1,6 @@
 """Collects the answers to rows of a Dask frame, by partition, and makes a Dask frame of them."""
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ class CollectedPartitions:
 
     def __init__(self, columns: AnswerColumns, partitions: Partitions) -> None:
         self._columns, self._partitions = columns.columns, partitions
+        self.freed = asyncio.Event()
         self._outcomes: dict[int, list[Plain | None]] = {}
         self._stopped = ""
 
@@ -31,8 +33,9 @@ class CollectedPartitions:
         number, row = divmod(position, SPAN)
         self._outcomes[number][row] = outcome
 
-    async def has_room(self) -> None:
+    def has_room(self) -> bool:
         """See `Sink.has_room`: the answers are in memory."""
+        return True
 
     async def close(self, stopped: str) -> None:
         """See `Sink.close`."""
@@ -99,10 +102,9 @@ class PartitionFiles(Parts):
             self._open[number] = {}
             self._write_soon(number)
 
-    async def has_room(self) -> None:
+    def has_room(self) -> bool:
         """See `Sink.has_room`: how many rows are read is limited by their partitions."""
-        if self._problem is not None:
-            raise self._problem
+        return super().has_room() or True
 
     def _size(self, number: int) -> int:
         return self._sizes[number]

@@ -74,7 +74,8 @@ class PartFiles:
         if self._remote is None:
             paths = _regular(paths)
         with _told():
-            return pq.ParquetDataset(paths, filesystem=self._remote).read()
+            # Names of folders such as "year=2024" are no columns.
+            return pq.ParquetDataset(paths, filesystem=self._remote, partitioning=None).read()
 
     def write(self, number: int, table: Any) -> None:
         """Write one file atomically."""

@@ -157,7 +157,7 @@ def _of_list(rows: Sequence[Any], library: str = "") -> Held:
 
 
 def _stream(batches: Iterator[list[Row]], library: str = "") -> RowStream:
-    first = next(batches, [])
+    first = next(filter(None, batches), [])
     count = None if first else 0
     return RowStream(library, _columns_of(first), itertools.chain([first], batches), count)
 
@@ -318,8 +318,13 @@ def _of_arrow_column(column: Any) -> Held:
     return _of_arrow(pa.table({TEXT: column}))
 
 
+def framed(series: Any) -> Any:
+    """Return a series of pandas or Dask as a frame."""
+    return series.to_frame(TEXT if series.name is None else series.name)
+
+
 def _of_series(series: Any) -> Held:
-    return _of_pandas(series.to_frame(TEXT if series.name is None else series.name))
+    return _of_pandas(framed(series))
 
 
 def _of_polars_series(series: Any) -> Held:
@@ -339,7 +344,7 @@ def _of_dask(frame: Any) -> RowStream:
 
 
 def _of_dask_series(series: Any) -> RowStream:
-    return _of_dask(series.to_frame(TEXT if series.name is None else series.name))
+    return _of_dask(framed(series))
 
 
 _TABLES: dict[tuple[str, str], Callable[[Any], Source]] = {

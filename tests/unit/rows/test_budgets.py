@@ -1,18 +1,25 @@
-"""The quote before a map: what it then costs."""
+"""The quote before a map, and its budgets."""
 
 import asyncio
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal
 
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from agent_magics import Agent
 from agent_magics.engine.thread import shared_engine
-from agent_magics.rows.job import Job
+from agent_magics.models.faults import Fault
+from agent_magics.protocol.items import Usage
+from agent_magics.rows.budgets import Budgets
+from agent_magics.rows.job import SAMPLE, Job
 from agent_magics.rows.planning import Watcher
+from agent_magics.rows.progress import Progress
 from tests.support.rows.echo import Echo
 
 NOTEBOOKS = Path(__file__).parents[3] / "notebooks"
@@ -90,3 +97,58 @@ def test_a_map_that_has_ended_does_not_wait_for_its_deadline(max_errors):
         if not timer.cancelled() and timer.when() > shared_engine().loop.time() + 60
     ]
     assert not [each for each in waiting if isinstance(getattr(each, "__self__", None), Job)]
+
+
+ROWS = [f"row {number}" for number in range(150)]
+ROW = 0.0011  # USD
+
+
+@settings(max_examples=25)
+@given(st.data())
+def test_whatever_is_kept_no_more_than_the_limit_is_spent_before_somebody_is_asked(data):
+    """But for the sample, which alone tells what all will cost, and the last question."""
+    kept = data.draw(st.sets(st.sampled_from(ROWS)) | st.sampled_from([set(), set(ROWS)]))
+    fail = data.draw(st.sets(st.sampled_from(ROWS)))
+    limit = ROW * data.draw(st.integers(0, 160)) + ROW / 2
+    unasked = [row for row in ROWS if row not in kept]
+
+    def say(prompt):
+        if prompt in fail and is_moody:
+            raise Fault("No.", reason="no")
+        return prompt
+
+    with TemporaryDirectory() as folder:
+        options = {"cache": Path(folder, "a"), "concurrency": 1}
+        is_moody = False
+        with Agent(Echo(say, "gpt-5.5")) as agent:
+            agent.map_sync("{{text}}", sorted(kept), ask_above=None, **options)
+        is_moody = True
+        for _ in range(2):  # the second time the sample is kept, but for what has failed
+            asked = []
+            with Agent(
+                Echo(say, "gpt-5.5"),
+                on_question=lambda question, asked=asked: asked.append(question) or "deny",
+            ) as agent:
+                done = agent.map_sync("{{text}}", ROWS, ask_above=limit, **options)
+            assert len(asked) <= 1
+            assert done.cost <= max(limit, ROW * SAMPLE) + ROW
+            if asked:
+                assert ROW * len(unasked) > limit
+            elif "failed" not in done.stopped:
+                assert done.progress.rows == done.progress.done
+
+
+@given(st.integers(1, 300), st.integers(1, 300), st.integers(-2, 2), st.floats(1e-6, 10))
+def test_a_map_with_nothing_in_flight_asks_or_ends(asked, tokens, beside, cost):
+    """It would wait for ever: also where one more question just fits into the budget."""
+    progress = Progress(asked=asked, answered=asked, usage=Usage(tokens * asked), cost=cost * asked)
+    fits = tokens * (asked + 1)
+    budgets = (
+        Budgets(max_tokens=fits),
+        Budgets(max_tokens=max(fits + beside, 1)),
+        Budgets(max_cost=cost * (asked + 1)),
+        Budgets(max_cost=0.1, max_tokens=fits),
+    )
+    assert not budgets[0].reached(progress)
+    for each in budgets:
+        assert bool(each.reached(progress)) == each.must_wait(progress)

@@ -15,10 +15,13 @@ from pydantic import BaseModel, field_validator
 from agent_magics import Agent
 from agent_magics.models.faults import Fault
 from agent_magics.protocol.errors import FatalError
+from agent_magics.rows import outcomes
+from agent_magics.rows.askers.models import ModelAsker
 from agent_magics.rows.outcomes import PART
 from agent_magics.rows.tables.folders import PartFiles
 from tests.support.rows.echo import INPUT, OUTPUT, Echo
 from tests.support.rows.watchers import When, wait_until
+from tests.support.turns import PATIENCE
 
 PRICED = "gpt-5.5"
 
@@ -166,6 +169,69 @@ def test_a_row_shows_what_all_its_questions_took():
     assert done.frame["cost"].sum() == pytest.approx(done.cost)
 
 
+def test_what_a_row_took_is_kept_where_it_is_tried_again_in_vain():
+    down = False
+
+    def moody(prompt):
+        if down:
+            raise Fault("The server is tired.", passing=True, reason="tired")
+        return "nonsense"
+
+    with Agent(Echo(moody, name=PRICED)) as agent:
+        done = agent.map_sync("{{text}}", ["a"], output=int)
+        down = True
+        done.retry()
+    assert list(done.frame["cost"]) == pytest.approx([done.cost]) == [pytest.approx(0.0022)]
+
+
+class AnswersOnce(Echo):
+    """Answers the first request of each row with what fits no type, and no further one."""
+
+    async def stream(self, request):
+        async for event in super().stream(request):
+            if request.number > 1:
+                await self.fail()
+            yield event
+
+
+@pytest.mark.parametrize("ends", ["refused", "for all", "given up"])
+@pytest.mark.parametrize("name", [PRICED, "echo-1"])
+def test_what_a_row_took_is_counted_where_its_second_question_fails(monkeypatch, name, ends):
+    model = AnswersOnce(lambda prompt: '{"value": 1}' if prompt == "fits" else "", name=name)
+    ask = ModelAsker.ask
+
+    async def fail():
+        if ends == "given up":
+            await asyncio.Event().wait()
+        raise Fault("The server is down.", reason="status 500")
+
+    async def ask_or_end(self, question):
+        answer = await ask(self, question)
+        if ends == "for all" and answer.error:
+            raise FatalError("The key is wrong.")
+        return answer
+
+    def stop(job):
+        if ends == "given up":
+            wait_until(lambda: model.asked["row 0"] == 2)
+            agent.session.engine.post(job.stop)
+
+    model.fail = fail
+    monkeypatch.setattr(ModelAsker, "ask", ask_or_end)
+    monkeypatch.setattr("agent_magics.rows.job.GRACE", 0.0)
+    with Agent(model) as agent:
+        given = ["fits", "row 0"]
+        mapping = agent.mapping("{{text}}", given, output=int, options={"concurrency": 1})
+        done = mapping.wait_sync(When([0], stop))
+    assert list(done.frame["error"].isna()) == [True, False]
+    assert list(done.frame["tokens"]) == [INPUT + OUTPUT] * 2
+    if name == PRICED:
+        assert list(done.frame["cost"]) == pytest.approx([0.0011] * 2)
+        assert done.cost == pytest.approx(0.0022)
+    else:
+        assert done.cost is None and done.frame["cost"].isna().all()
+
+
 @pytest.mark.parametrize("jump", [3600.0, -3600.0])
 def test_a_clock_that_jumps_ends_no_map_and_asks_nothing_again(monkeypatch, tmp_path, jump):
     clock, moved = time.time, 0.0
@@ -293,6 +359,39 @@ def test_into_writes_parts(tmp_path):
     assert table["row"].to_pylist() == list(range(20_500))
     assert table["kind"].to_pylist() == rows(20_500)
     assert len(done.frame) == 20_500
+
+
+@pytest.mark.parametrize("ends", ["stop", "deadline", "disk"])
+def test_a_map_that_waits_for_room_can_be_ended(tmp_path, monkeypatch, ends):
+    """The rows that are read make no part whole, so that there is never room for more."""
+    monkeypatch.setattr(outcomes, "MOST_HELD", 5)
+
+    def end(job):
+        if ends == "stop":
+            agent.session.engine.post(job.stop)
+        elif ends == "disk":
+            job._sink._problem = FatalError("The disk is full.")
+            agent.session.engine.post(job._sink.freed.set)
+
+    with Agent(Echo()) as agent:
+        options = {"into": tmp_path, "deadline": 1 if ends == "deadline" else 600}
+        mapping = agent.mapping("{{text}}", iter(rows(5_000)), output=None, options=options)
+        ended = asyncio.wait_for(mapping.wait(When([500], end)), PATIENCE)
+        if ends == "disk":
+            with pytest.raises(FatalError, match="disk is full"):
+                asyncio.run(ended)
+            return
+        done = asyncio.run(ended)
+    assert done.stopped and 0 < done.progress.done <= len(done.frame) < 5_000
+
+
+@pytest.mark.parametrize("name", ["model=x", "answer=1", "row=a", "year=2024/cost=0", "a b", "ä"])
+@pytest.mark.parametrize("place", ["{folder}/{name}", "memory://{folder}/{name}"])
+def test_the_answers_are_the_same_in_a_folder_of_any_name(tmp_path, place, name):
+    with Agent(Echo()) as agent:
+        plain = agent.map_sync("{{text}}", rows(3), into=tmp_path / "out").frame
+        done = agent.map_sync("{{text}}", rows(3), into=place.format(folder=tmp_path, name=name))
+    pd.testing.assert_frame_equal(done.frame, plain)
 
 
 def test_parts_of_another_map_are_not_written_over(tmp_path):

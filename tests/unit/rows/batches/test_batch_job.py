@@ -11,6 +11,7 @@ import sys
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,15 +21,18 @@ from agent_magics import Agent
 from agent_magics.kernel.commands.maps import MAPS, NONE
 from agent_magics.protocol.config import Settings
 from agent_magics.protocol.errors import FatalError
+from agent_magics.rows import outcomes
 from agent_magics.rows.batches import job as batch_job
 from agent_magics.rows.batches import pack as packs
 from agent_magics.rows.batches.api import Batch, open_api
 from agent_magics.rows.batches.job import BatchJob
 from agent_magics.rows.batches.ledger import Ledger, Sent, now
 from agent_magics.rows.batches.pack import Pack
+from agent_magics.rows.outcomes import Parts
 from tests.support.models.batch_server import BatchServer, DyingBatchServer
 from tests.support.models.row_server import RowServer
 from tests.support.rows.watchers import When, stop_at, wait_until
+from tests.support.turns import PATIENCE
 
 pytestmark = pytest.mark.soak  # each starts a server of its own
 
@@ -99,6 +103,24 @@ def test_files_and_batches_keep_to_their_limits(tmp_path, monkeypatch):
     assert not len(done.failed) and done.usage.input_tokens == 190 * 20
     assert max(sizes) == 40
     assert states["completed"] == 5 and set(states) <= {"completed", "failed"}
+
+
+def test_rows_that_wait_for_a_batch_need_no_room(tmp_path, monkeypatch):
+    """Of each part an earlier call has answered all rows but one, so that none is whole."""
+    monkeypatch.setattr(outcomes, "MOST_HELD", 20)
+    monkeypatch.setattr("agent_magics.rows.mapping.Parts", partial(Parts, span=10))
+    count = 1_200
+    with BatchServer() as server:
+        options = {"batch": True, "ask_above": None, "cache": tmp_path / "a"}
+        with Agent("gpt-4o-mini", base_url=server.base_url, api_key=KEY) as agent:
+            known = [row for number, row in enumerate(rows(count)) if number % 10]
+            agent.map_sync("{{text}}", known, **options)
+            options["into"] = tmp_path / "out"
+            whole = agent.mapping("{{text}}", iter(rows(count)), output=None, options=options)
+            done = asyncio.run(asyncio.wait_for(whole.wait(), PATIENCE))
+    assert done.frame["row"].tolist() == list(range(count)) and not len(done.failed)
+    assert (done.progress.kept, done.progress.asked) == (count * 9 // 10, count // 10)
+    assert len(list((tmp_path / "out").iterdir())) == count // 10
 
 
 def test_the_bytes_of_a_file_have_a_limit_too(tmp_path, monkeypatch):
@@ -294,6 +316,28 @@ def test_rows_that_a_batch_has_are_no_free_ones_of_the_quote(tmp_path):
         mapped(server, 100, cache=cache, stops_at="in_progress")
         done = mapped(server, 120, cache=cache, ask_above=row * 30)
     assert "120 rows will cost about" in done.stopped
+
+
+@pytest.mark.parametrize("is_stream", [False, True], ids=["held", "stream"])
+@pytest.mark.parametrize("kept", [0, 10, 199, 350, "the sample"], ids=str)
+@pytest.mark.parametrize("batch", [False, True], ids=["plain", "batch"])
+def test_whatever_is_kept_no_more_than_the_limit_is_spent_unasked(tmp_path, batch, kept, is_stream):
+    """But for 50 rows, which tell what all will cost."""
+    options = {"cache": tmp_path / "a", "batch": batch}
+    given = rows(400)
+    with BatchServer() as server:
+        row = mapped(server, 1, cache=tmp_path / "b", batch=False).cost
+        with Agent("gpt-4o-mini", base_url=server.base_url, api_key=KEY) as agent:
+            if kept == "the sample":
+                agent.map_sync("{{text}}", given, ask_above=0, **options)
+            else:
+                agent.map_sync("{{text}}", given[:kept], ask_above=None, **options)
+            options["batch"], limit = True, row * 60
+            source = iter(given) if is_stream else given
+            done = agent.map_sync("{{text}}", source, ask_above=limit, into="out", **options)
+    assert done.cost <= limit + row * 50
+    is_dear = not isinstance(kept, int) or (400 - kept) * row / 2 > limit
+    assert ("above the" in done.stopped) == is_dear
 
 
 FAULTS = [

@@ -69,6 +69,21 @@ def test_the_answers_are_a_frame_of_the_same_partitions(client):
         done.retry()
 
 
+@pytest.mark.parametrize("name", ["text", None])
+@pytest.mark.parametrize("into", [False, True], ids=["memory", "into"])
+def test_a_series_is_a_frame_of_one_column(client, name, into, tmp_path):
+    series = frame_of(20)["text"].rename(name).persist()
+    options = {"into": tmp_path / "year=2024"} if into else {}
+    with RowServer() as server, agent_for(server) as agent:
+        done = mapped(agent, series, client, "{{text}}", **options)
+    there = done.frame.compute()
+    assert list(there["answer"][:-1]) == list(table(20)["text"][:-1])
+    if into:
+        assert list(there.columns) == ["row", "answer", "error", "tokens", "cost"]
+    else:
+        assert list(there.index) == list(table(20).index)
+
+
 def test_rows_are_read_and_asked_where_they_lie(client):
     frame = frame_of().persist()
     pids = client.run(os.getpid)

@@ -156,6 +156,42 @@ def test_all_rows_are_read_in_order(kind, tmp_path):
     assert max(map(len, batches)) <= 500
 
 
+def folder_of(tables):
+    folder = Path("in")
+    folder.mkdir()
+    for number, table in enumerate(tables):
+        pyarrow.parquet.write_table(table, folder / f"{number}.parquet")
+    return folder
+
+
+# What has rows in several parts, of which any may be empty.
+IN_PARTS = {
+    "data set": lambda tables: pyarrow.dataset.dataset(folder_of(tables)),
+    "data set in memory": lambda tables: pyarrow.dataset.dataset(pa.concat_tables(tables)),
+    "record batches": lambda tables: pa.RecordBatchReader.from_batches(
+        tables[0].schema,
+        [pa.record_batch(table.columns[0].chunks[:1], ["text"]) for table in tables],
+    ),
+    "files": folder_of,
+    "dask": lambda tables: dask.dataframe.from_delayed(
+        [dask.delayed(table.to_pandas)() for table in tables]
+    ),
+}
+
+
+@pytest.mark.parametrize("sizes", [(3, 0, 5), (0, 3, 0, 0, 501, 0)], ids=str)
+@pytest.mark.parametrize("kind", IN_PARTS)
+def test_no_rows_are_left_out_after_a_part_without_any(kind, sizes, tmp_path):
+    tables, texts = [], []
+    for size in sizes:
+        texts += (part := [f"text {len(texts) + number}" for number in range(size)])
+        tables.append(pa.table({"text": pa.array(part, "string")}))
+    with Agent(Echo()) as agent, dask.config.set(scheduler="synchronous"):
+        done = agent.map_sync("{{text}}", IN_PARTS[kind](tables), into=tmp_path / "out")
+    assert pyarrow.parquet.read_table(tmp_path / "out")["answer"].to_pylist() == texts
+    assert not done.stopped and done.progress.done == done.progress.rows == len(texts)
+
+
 @pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow", "dicts", "objects"])
 def test_rows_in_memory_are_read_anywhere(kind, tmp_path):
     source = open_source(KINDS[kind](tmp_path))
