@@ -20,7 +20,7 @@ from agent_magics.delegation.admission import (
     chosen_name,
     chosen_type,
 )
-from agent_magics.delegation.budgets import budget_of, checked_budget, completed, least
+from agent_magics.delegation.budgets import budget_of, checked_budget, completed, is_used_up, least
 from agent_magics.delegation.child import SubAgent, bring_results, report
 from agent_magics.delegation.parent import AnswerBlocking, ParentLink, ParentTurn, PresentTurns
 from agent_magics.delegation.rights import narrowed
@@ -246,8 +246,7 @@ class AgentPool:
         if self._folder is None:
             raise RespondToModel(f"{agent.name} cannot go on: conversations are not recorded here.")
         budget = agent.budget_left
-        limits = (budget.requests, budget.tokens, budget.cost, agent.clock.left)
-        if any(limit is not None and limit <= 0 for limit in limits):
+        if is_used_up(replace(budget, seconds=agent.clock.left)):
             raise RespondToModel(f"{agent.name} cannot go on: its budget is used up.")
         others = [each for each in self._present() if each is not agent]
         check_kernel(agent.kind, agent.request, others)

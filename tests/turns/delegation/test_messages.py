@@ -98,15 +98,20 @@ def test_one_that_failed_is_resumed_with_its_conversation():
     assert prompts(model.requests("explore_1")[1])[-1] == "Go on with your task."
 
 
-def test_a_budget_holds_for_all_of_its_work():
+LOOK = Call("list_dir", {"path": "."})
+
+
+@pytest.mark.parametrize("answers", [["One."], [LOOK, "One."], [LOOK, LOOK, "One."]])
+@pytest.mark.parametrize("most", [2, 3, 4, 5])
+def test_a_budget_holds_for_all_of_its_work(answers, most):
+    asked = [each for _ in range(most) for each in (send("More."), wait())]
     model = TreeModel(
-        main=[spawn(budget={"requests": 2}), wait(), send("More."), wait(), send("More."), "."],
-        explore_1=["One.", "Two.", "Three."],
+        main=[spawn(budget={"requests": most}), wait(), *asked, "."], explore_1=answers * most
     )
     with agent_with(model) as agent:
         agent.run_sync("Go.")
-    assert len(model.requests("explore_1")) <= 3
-    assert "its budget is used up" in outputs(agent)[-1][1]
+    assert most - 1 <= len(model.requests("explore_1")) <= most
+    assert "its budget is used up" in outputs(agent)[-2][1]
 
 
 def test_an_unknown_one_is_told_with_those_there_are():
