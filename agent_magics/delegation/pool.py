@@ -275,7 +275,8 @@ class AgentPool:
         if closing is not None:
             await asyncio.shield(closing)  # a stop ends this wait, and not the closing
         make = partial(self._made_session, agent.path, agent.turn_config)
-        await agent.work(self._places, prompt, make)
+        # With its name, by which a replay tells those apart that are told the same.
+        await agent.work(self._places, f"Message to {agent.path}:\n{prompt}", make)
 
     def stop(self, agent: SubAgent, reason: str) -> None:
         """Stop the work of a sub-agent, also where it waits for a place, and what follows it."""

@@ -48,7 +48,10 @@ def test_a_stopped_one_goes_on_after_a_restart():
         for e in again.requests("explore_2")[0].history.items
         if isinstance(e, UserMessage)
     ]
-    assert prompts == ["Task of default/explore-2:\nStick.", "Go on with your task."]
+    assert prompts == [
+        "Task of default/explore-2:\nStick.",
+        "Message to default/explore-2:\nGo on with your task.",
+    ]
     assert "explore-3" in agent.sub_agents.agents
 
 
