@@ -325,3 +325,79 @@ def test_a_stop_before_it_goes_on_lets_what_it_held_be_released():
     with at_work() as (agent, _, child):
         said = on_loop(agent, go_on_and_stop(agent.sub_agents, child))
     assert said == (False, "stopped by the person")
+
+
+# -- what it has not read --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stop", [stop for stop, _ in STOPS.values()], ids=STOPS)
+@pytest.mark.parametrize("go_on", ["send", "resume", "interrupt"])
+def test_what_it_has_not_read_stands_before_its_next_prompt(stop, go_on):
+    async def leave_and_go_on(pool, child):
+        parent = TurnAgents(pool, child.link.turn)
+        parent.send("explore-1", "Use 2024.", "call", interrupt=False)
+        if go_on == "interrupt":
+            parent.send("explore-1", "Count.", "call", interrupt=True)
+        stop(pool, child.link.turn)
+        await child.ended
+        if go_on == "send":
+            parent.send("explore-1", "Count.", "call", interrupt=False)
+        else:
+            parent.resume("explore-1", "call")
+        await child.ended
+        parent.send("explore-1", "More.", "call", interrupt=False)
+        await child.ended
+
+    words = {
+        "send": "Use 2024.\n\nCount.",
+        "resume": "Use 2024.\n\nGo on with your task.",
+        "interrupt": "Use 2024.\n\nCount.\n\nGo on with your task.",
+    }
+    with at_work("Went on.", "And on.") as (agent, model, child):
+        on_loop(agent, leave_and_go_on(agent.sub_agents, child))
+    first, second = model.requests("explore_1")[1:]
+    assert prompts(first)[1:] == [f"{TO_IT}{words[go_on]}"]
+    assert prompts(second)[1:] == [f"{TO_IT}{words[go_on]}", f"{TO_IT}More."]
+
+
+def test_two_messages_of_which_one_interrupts_are_both_read():
+    async def speak(pool, child):
+        parent = TurnAgents(pool, child.link.turn)
+        parent.send("explore-1", "Use 2024.", "call", interrupt=False)
+        parent.send("explore-1", "Count.", "call", interrupt=True)
+        await child.ended
+
+    with at_work("Counted.") as (agent, model, child):
+        on_loop(agent, speak(agent.sub_agents, child))
+        agent.run_sync("And?")
+    assert prompts(model.requests("explore_1")[1])[-1] == f"{TO_IT}Use 2024.\n\nCount."
+    assert "not read" not in reports(agent)[0]
+
+
+def test_a_report_says_what_was_not_read():
+    async def speak_and_stop(pool, child):
+        TurnAgents(pool, child.link.turn).send("explore-1", "Use 2024.", "call", interrupt=False)
+        pool.stop_by_person("explore-1")
+        await child.ended
+
+    with at_work() as (agent, _, child):
+        on_loop(agent, speak_and_stop(agent.sub_agents, child))
+        agent.run_sync("And?")
+    assert "It has not read 'Use 2024.', and gets that first if it goes on." in reports(agent)[0]
+
+
+def test_a_message_outlives_a_stop_before_it_is_read():
+    async def go_on_twice(pool, child):
+        parent = TurnAgents(pool, child.link.turn)
+        pool.stop_by_person("explore-1")
+        await child.ended
+        parent.send("explore-1", "Use 2024.", "call", interrupt=False)
+        await asyncio.sleep(0)  # it waits for what it held to be released by now
+        pool.stop_by_person("explore-1")
+        await child.ended
+        parent.send("explore-1", "Count.", "call", interrupt=False)
+        await child.ended
+
+    with at_work("Counted.") as (agent, model, child):
+        on_loop(agent, go_on_twice(agent.sub_agents, child))
+    assert prompts(model.requests("explore_1")[1])[-1] == f"{TO_IT}Use 2024.\n\nCount."
