@@ -38,6 +38,13 @@ def checked_budget(budget: AgentBudget) -> AgentBudget:
     return replace(budget, requests=max(budget.requests or _LEAST_REQUESTS, _LEAST_REQUESTS))
 
 
+def is_used_up(left: AgentBudget) -> bool:
+    """Tell whether what is left of a budget is too little for a sub-agent to go on with."""
+    if left.requests is not None and left.requests < _LEAST_REQUESTS:
+        return True
+    return any(limit is not None and limit <= 0 for limit in (left.tokens, left.cost, left.seconds))
+
+
 def limits_of(budget: AgentBudget) -> dict[str, float]:
     """Return the limits that a budget has, by name, as records hold them."""
     return {key: limit for key, limit in asdict(budget).items() if limit is not None}

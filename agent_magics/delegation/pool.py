@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from agent_magics.delegation.admission import (
     chosen_name,
     chosen_type,
 )
-from agent_magics.delegation.budgets import budget_of, checked_budget, completed, least
+from agent_magics.delegation.budgets import budget_of, checked_budget, completed, is_used_up, least
 from agent_magics.delegation.child import SubAgent, bring_results, report
 from agent_magics.delegation.parent import AnswerBlocking, ParentLink, ParentTurn, PresentTurns
 from agent_magics.delegation.rights import narrowed
@@ -132,7 +131,7 @@ class AgentPool:
         self.agents[name] = agent
         if turn is None:
             agent.link.record_changes(turn_config.config, f"work of {agent.id}", request.task)
-        self._begin(agent, turn, request.call_id, agent.work(self._places, prompt))
+        self._begin(agent, turn, request.call_id, agent.work(self._places, lambda: prompt))
         return agent
 
     def _made(
@@ -231,23 +230,29 @@ class AgentPool:
             return False
         return True
 
-    def go_on(self, agent: SubAgent, turn: ParentTurn, call_id: str, prompt: str) -> None:
-        """Continue the conversation of a sub-agent that has ended.
+    def go_on(self, agent: SubAgent, turn: ParentTurn, call_id: str, *messages: str) -> None:
+        """Continue the conversation of a sub-agent that has ended, with what it has not read.
+
+        Args:
+            agent: the sub-agent.
+            turn: the turn whose model lets it go on.
+            call_id: of the call that does.
+            messages: what it is told now.
 
         Raises:
             RespondToModel: nothing of it is recorded, or its budget is used up.
         """
         # Bounded by the turn that lets it go on, which may be stricter than the one before.
         agent.turn_config = self._narrowed_again(agent, turn)
-        self._begin(agent, turn, call_id, self._go_on(agent, prompt))
+        agent.unread += messages
+        self._begin(agent, turn, call_id, self._go_on(agent))
 
     def _narrowed_again(self, agent: SubAgent, turn: ParentTurn) -> TurnConfig:
         """Return the configuration with which a sub-agent can go on; raise where it cannot."""
         if self._folder is None:
             raise RespondToModel(f"{agent.name} cannot go on: conversations are not recorded here.")
         budget = agent.budget_left
-        limits = (budget.requests, budget.tokens, budget.cost, agent.clock.left)
-        if any(limit is not None and limit <= 0 for limit in limits):
+        if is_used_up(replace(budget, seconds=agent.clock.left)):
             raise RespondToModel(f"{agent.name} cannot go on: its budget is used up.")
         others = [each for each in self._present() if each is not agent]
         check_kernel(agent.kind, agent.request, others)
@@ -261,7 +266,7 @@ class AgentPool:
             agent.turn_config.output,
         )
 
-    def redirect(self, agent: SubAgent, turn: ParentTurn, call_id: str, prompt: str) -> None:
+    def redirect(self, agent: SubAgent, turn: ParentTurn, call_id: str, message: str) -> None:
         """Stop a sub-agent's present work, and continue its conversation with a message.
 
         Raises:
@@ -269,14 +274,18 @@ class AgentPool:
         """
         self._narrowed_again(agent, turn)
         self.stop(agent, "interrupted by a message")
-        agent.following = lambda: self.go_on(agent, turn, call_id, prompt)
+        agent.unread.append(message)
+        agent.following = lambda: self.go_on(agent, turn, call_id)
 
-    async def _go_on(self, agent: SubAgent, prompt: str) -> None:
+    async def _go_on(self, agent: SubAgent) -> None:
         closing = self._closing.get(agent)
         if closing is not None:
             await asyncio.shield(closing)  # a stop ends this wait, and not the closing
-        make = partial(self._made_session, agent.path, agent.turn_config)
-        await agent.work(self._places, prompt, make)
+
+        def begin() -> str:
+            return agent.take_up(self._made_session(agent.path, agent.turn_config))
+
+        await agent.work(self._places, begin)
 
     def stop(self, agent: SubAgent, reason: str) -> None:
         """Stop the work of a sub-agent, also where it waits for a place, and what follows it."""

@@ -33,7 +33,7 @@ from agent_magics.protocol.events import (
     TurnFailed,
     UserInputRequested,
 )
-from agent_magics.protocol.ops import CallTool, Compact, Interrupt, Op, StartTurn
+from agent_magics.protocol.ops import CallTool, Compact, Interrupt, Op, StartTurn, Steer
 from agent_magics.protocol.records import Entry, RecordBegun, RequestCharged
 from agent_magics.rows.engines.choice import check_portable, engine_of, source_of
 from agent_magics.rows.engines.coordinator import Engine, OtherVersion, read_invited
@@ -121,6 +121,7 @@ class SessionElsewhere(Session):
         super().__init__(engine, description.path, folder, begin)
         self._place, self._description = place, description
         self._link: Link | None = None
+        self._early: list[Steer] = []  # for the worker, which is not there yet
         self._visiting: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._asking: dict[int, asyncio.Task[None]] = {}
@@ -141,7 +142,7 @@ class SessionElsewhere(Session):
         self._task = asyncio.create_task(self._work(engine, op), name=f"elsewhere {self.agent}")
 
     def submit(self, op: Op) -> None:
-        """Send an operation to the worker; a stop also ends the wait for one."""
+        """Send an operation to the worker; a stop also ends the wait for one, and messages wait."""
         self.engine.post(self._send, op)
 
     def _send(self, op: Op) -> None:
@@ -151,6 +152,8 @@ class SessionElsewhere(Session):
             asyncio.get_running_loop().call_later(wait, self._visiting.cancel)
         if self._link is not None:
             self._link.send("op", to_json(op))
+        elif isinstance(op, Steer):
+            self._early.append(op)
 
     def close(self) -> None:
         """Release the worker, and close the record; on a thread."""
@@ -200,7 +203,7 @@ class SessionElsewhere(Session):
         with parent.clock.stopped():
             link = self._link = await self._worker(engine)
         begun = {"conversation": self.conversation.id, "op": to_json(op), "model": asdict(source)}
-        link.send("begin", begun)
+        self._open(link, begun)
         ticking = asyncio.create_task(tick(link))
         try:
             while True:
@@ -226,6 +229,12 @@ class SessionElsewhere(Session):
             raise FatalError(LOST) from None
         finally:
             ticking.cancel()
+
+    def _open(self, link: Link, begun: dict[str, Any]) -> None:
+        """Let the worker begin, and send what was said before it was there."""
+        link.send("begin", begun)
+        for op in self._early:
+            link.send("op", to_json(op))
 
     async def _worker(self, engine: Engine) -> Link:
         """Return the connection of the worker that takes it.

@@ -32,23 +32,27 @@ def asks_for_secret(label: str) -> bool:
     return bool(_SECRET_FIELD.search(as_latin(label)))
 
 
+# Behind an escape of JSON, whose letter or digit belongs to no word: arguments of a call are JSON
+# within JSON, where a line break is a backslash and an "n".
+BEHIND_ESCAPE = r"(?<=\\[bfnrt])|(?<=\\u[0-9A-Fa-f]{4})"
 # Keys of providers and code hosts, to find those that are not known by value.
-KEY_SHAPES = "|".join(
+_KEYS = "|".join(
     (
-        r"\b[sprk]k-[A-Za-z0-9_-]{20,}",  # OpenAI, Anthropic, OpenRouter, Stripe and others
-        r"\bgsk_[A-Za-z0-9]{30,}",
-        r"\bxai-[A-Za-z0-9]{30,}",
-        r"\bgh[pousr]_[A-Za-z0-9]{30,}",
-        r"\bgithub_pat_\w{22,}",
-        r"\bglpat-[\w-]{20,}",
-        r"\bxox[abprs]-[\w-]{10,}",
-        r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",
-        r"\bAIza[\w-]{35}",
-        r"\bhf_[A-Za-z0-9]{30,}",
+        r"[sprk]k-[A-Za-z0-9_-]{20,}",  # OpenAI, Anthropic, OpenRouter, Stripe and others
+        r"gsk_[A-Za-z0-9]{30,}",
+        r"xai-[A-Za-z0-9]{30,}",
+        r"gh[pousr]_[A-Za-z0-9]{30,}",
+        r"github_pat_\w{22,}",
+        r"glpat-[\w-]{20,}",
+        r"xox[abprs]-[\w-]{10,}",
+        r"(?:AKIA|ASIA)[0-9A-Z]{16}\b",
+        r"AIza[\w-]{35}",
+        r"hf_[A-Za-z0-9]{30,}",
         # A JSON web token; its first part is bounded: each "eyJ" of a long word may begin one.
-        r"\beyJ[\w-]{10,2000}\.eyJ[\w-]{10,}\.[\w-]{10,}",
+        r"eyJ[\w-]{10,2000}\.eyJ[\w-]{10,}\.[\w-]{10,}",
     )
 )
+KEY_SHAPES = rf"(?:\b|{BEHIND_ESCAPE})(?:{_KEYS})"
 # A name and password in an address, up to the last "@" before its path.
 ADDRESS_LOGIN = r"(?<=://)[^\s/?#]+(?=@)"
 # How such keys begin, for where a word too many may be hidden or refused.

@@ -21,6 +21,7 @@ from agent_magics.kernel.commands.recordings.notebook_prompts import NotebookPro
 from agent_magics.kernel.completion import cells
 from agent_magics.kernel.live.namespace import interpolate
 from agent_magics.mcp.client.schemas import endless_reference
+from agent_magics.models.recordings.redaction import Hider
 from agent_magics.project.front_matter import split_front_matter
 from agent_magics.protocol.errors import AgentMagicsError, FatalError
 from agent_magics.rows.prompts import Template
@@ -115,6 +116,8 @@ ROWS = {
     "blanks in front matter": (front_matter, f"a{' ' * N}b"),
     "backslashes that a command prints": (lambda text: redact_text((KEY,), text), "\\" * N),
     "beginnings of tokens in an error": (lambda text: str(FatalError(text)), "eyJ-" * (N // 4)),
+    "line breaks of JSON in an error": (lambda text: str(FatalError(text)), r"\neyJ-" * (N // 5)),
+    "escapes of JSON in a recording": (Hider([("/tmp", "tmp")]), r"\u0000eyJ-\\n/tmp" * (N // 15)),
     "a word as an agent's budget": (agent_file, "a" * N),
     "blanks in an agent's budget": (agent_file, f"tokens{' ' * N}"),
 }

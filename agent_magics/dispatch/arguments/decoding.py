@@ -13,6 +13,7 @@ from agent_magics.dispatch.arguments.validation_errors import (
 )
 from agent_magics.dispatch.schema.annotations import Schema
 from agent_magics.dispatch.schema.generation import describe
+from agent_magics.dispatch.schema.path import may_be_left_out
 from agent_magics.dispatch.schema.signature import name_of, read_parameters
 from agent_magics.protocol.errors import RespondToModel, short_message
 from agent_magics.protocol.items import json_or
@@ -129,7 +130,11 @@ class ArgumentBinder:
             raise error
         given = parse()
         refused = [(locate_problem(p, given)[0], p["input"]) for p in error.errors()]
-        nulls = {place for place, value in refused if value is None}
+        nulls = {
+            place
+            for place, value in refused
+            if value is None and place and may_be_left_out(self._schema, place)
+        }
         read = {place: data for place, value in refused if (data := _read_data(value)) is not None}
         if nulls or read:
             repaired = _drop(_put(given, (), read), (), nulls)

@@ -1,8 +1,12 @@
 """Looks up the schema of a place (a path of keys and indexes) in arguments."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from agent_magics.dispatch.schema.annotations import Schema
+
+# Keywords of a type with named fields; a named tuple, whose fields also an object can name, is an
+# array.
+_NAMED = frozenset(("properties", "prefixItems"))
 
 
 def follow_reference(schema: Schema, root: Schema) -> Schema:
@@ -14,12 +18,35 @@ def follow_reference(schema: Schema, root: Schema) -> Schema:
 
 def schema_at(root: Schema, place: Sequence[object]) -> Schema | None:
     """Return the schema of the value at `place`; the first that fits in a union."""
+    found = _schemas_at(root, place)
+    return follow_reference(found[0], root) if found else None
+
+
+def may_be_left_out(root: Schema, place: Sequence[object]) -> bool:
+    """Tell whether a null at `place` says nothing: the object around it has names of its own, and
+    takes no value under any other, as a dict does.
+    """
+    *around, name = place
+    holders = _opened(_schemas_at(root, around), root)
+    others = [each for each in holders if name not in each.get("properties", ())]
+    is_free = any(each.get("additionalProperties", False) is not False for each in others)
+    return not is_free and any(not _NAMED.isdisjoint(each) for each in holders)
+
+
+def _schemas_at(root: Schema, place: Sequence[object]) -> list[Schema]:
     candidates = [root]
     for part in place:
-        opened = [follow_reference(each, root) for each in candidates]
-        opened += [follow_reference(each, root) for one in opened for each in one.get("anyOf", ())]
+        opened = _opened(candidates, root)
         candidates = [step for each in opened if (step := _step(each, part)) is not None]
-    return follow_reference(candidates[0], root) if candidates else None
+    return candidates
+
+
+def _opened(candidates: Iterable[Schema], root: Schema) -> list[Schema]:
+    """Return schemas with references followed, and behind them the members of unions."""
+    opened = [follow_reference(each, root) for each in candidates]
+    for each in opened:  # also those of unions in unions, which are added meanwhile
+        opened += [follow_reference(member, root) for member in each.get("anyOf", ())]
+    return opened
 
 
 def _step(schema: Schema, part: object) -> Schema | None:

@@ -1,14 +1,17 @@
 """Converts between pandas DataFrames and the rows of plain values that a model returns."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from agent_magics.protocol.errors import RespondToModel
+from agent_magics.text.brief import brief
 
 ColumnType = Literal["string", "integer", "number", "boolean", "date", "datetime"]
 
 _SHOWN_PROBLEMS = 30
+_LONGEST = 80  # characters of a value that does not fit
 
 
 def is_frame_type(kind: object) -> bool:
@@ -106,12 +109,27 @@ _WORDS = {
 
 def _type_errors(values: list[Any], number: int, column: ResultColumn) -> list[str]:
     """Return a line for each value that is not of its column's type."""
-    fits = _FITS[column.type]
+    fits, expected = _FITS[column.type], _WORDS[column.type]
     return [
-        f"rows[{row}][{number}] ({column.name}): expected {_WORDS[column.type]}, got {value!r}"
+        f"rows[{row}][{number}] ({column.name}): expected {expected}, got {_shown(value)}"
         for row, value in enumerate(values)
         if value is not None and not fits(value)
     ]
+
+
+def _shown(value: object) -> str:
+    return "an integer too large for float64" if _is_beyond(value) else brief(repr(value), _LONGEST)
+
+
+def _is_beyond(value: object) -> bool:
+    """Tell whether a value is an integer that no float can be: JSON's numbers have no bound."""
+    return isinstance(value, int) and abs(value) > sys.float_info.max
+
+
+def _is_whole(value: object) -> bool:
+    if isinstance(value, float):
+        return value.is_integer()
+    return _is_number(value)
 
 
 def _is_number(value: object) -> bool:
@@ -131,8 +149,8 @@ def _is_date(value: object) -> bool:
 
 _FITS: dict[str, Callable[[Any], bool]] = {
     "string": lambda value: isinstance(value, str),
-    "integer": lambda value: _is_number(value) and float(value).is_integer(),
-    "number": _is_number,
+    "integer": _is_whole,
+    "number": lambda value: _is_number(value) and not _is_beyond(value),
     "boolean": lambda value: isinstance(value, bool),
     "date": _is_date,
     "datetime": _is_date,

@@ -333,11 +333,6 @@ class RecordedTurn:
     prompt: str
     exchanges: list[Exchange] = field(default_factory=list)
 
-    @property
-    def whole(self) -> bool:
-        """Whether it ended with an answer and not with an error."""
-        return not self.exchanges[-1].answer.ended
-
 
 def prompt_key(prompt: str) -> str:
     """Return a prompt with normalised white space, as it is compared."""

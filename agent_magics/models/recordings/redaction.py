@@ -9,14 +9,14 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from agent_magics.models.error_redaction import NO_KEY, SHORTEST_KEY
 from agent_magics.protocol.items import Item, ToolCallOutput, text_of
-from agent_magics.text.secrets import KEY_SHAPES
+from agent_magics.text.secrets import BEHIND_ESCAPE, KEY_SHAPES
 
 Replacements: TypeAlias = Sequence[tuple[str, str]]
 """Pairs of a personal text (a path, a session id) and the name of its placeholder."""
@@ -28,17 +28,25 @@ _MARK = re.compile(rf"\{{(literal:)?((?:literal:)*(?:{_NAMES}))\}}")
 
 
 def personal_paths(cwd: Path) -> Replacements:
-    """Return the paths that identify this machine or person, each also as JSON text may escape
-    it.
+    """Return the paths that identify this machine or person, each also as JSON escapes it, and as
+    JSON in JSON does.
     """
     places = {"cwd": Path(cwd), "home": Path.home(), "tmp": Path(tempfile.gettempdir())}
     pairs: dict[str, str] = {}
     for name, place in places.items():
         for path in (os.path.normpath(place.absolute()), os.path.realpath(place)):
             if len(path) > 1:  # "/" identifies nobody
-                pairs.setdefault(path, name)
-                pairs.setdefault(json.dumps(path)[1:-1], name)
+                for spelling in _spellings(path):
+                    pairs.setdefault(spelling, name)
     return sorted(pairs.items(), key=lambda pair: -len(pair[0]))
+
+
+def _spellings(path: str) -> Iterator[str]:
+    for as_ascii in (True, False):
+        spelling = path
+        for _ in range(4):  # as it is, and up to JSON in JSON in JSON
+            yield spelling
+            spelling = json.dumps(spelling, ensure_ascii=as_ascii)[1:-1]
 
 
 class Hider:
@@ -120,8 +128,9 @@ def _pattern_of(places: tuple[str, ...], keys: tuple[str, ...], literals: bool) 
     if places:
         # Not within a longer path: no match of /tmp in /home/x/tmp or {cwd}/tmp, nor of /home/ann
         # in /home/anna.
+        begins = rf"(?:(?<![\w.}}-])|{BEHIND_ESCAPE})"
         longer = "|".join(map(re.escape, places))
-        choices.append(rf"(?P<place>(?<![\w.}}-])(?:{longer})(?![\w-]|\.\w))")
+        choices.append(rf"(?P<place>{begins}(?:{longer})(?![\w-]|\.\w))")
     if literals:
         choices.append(rf"(?P<literal>\{{(?:literal:)*(?:{_NAMES})\}})")
     return re.compile("|".join(choices))

@@ -27,6 +27,7 @@ from agent_magics.models.recordings.format import (
 from agent_magics.models.recordings.placeholders import PlaceholderResolver
 from agent_magics.models.recordings.recorder import sent_outputs
 from agent_magics.models.recordings.redaction import Hider, SessionNames, personal_paths
+from agent_magics.models.recordings.text import is_whole
 from agent_magics.models.refusals import StatusError, explain_status
 from agent_magics.models.retry import RetryPolicy, stream_with_retries
 from agent_magics.models.wires.answer import read_answer
@@ -60,8 +61,8 @@ class ReplayModel:
 
     An exchange is found by its prompt and its number within the turn. A prompt that was recorded
     several times is played in the order of the file, and from the start again after the last; turns
-    that ended with an error are played only if the prompt has no other. A changed file is read
-    again at the next prompt.
+    that ended with an error, or were stopped, are played only if the prompt has no other. A changed
+    file is read again at the next prompt.
 
     Args:
         path: the recording.
@@ -328,7 +329,7 @@ def _turns_by_prompt(turns: Sequence[RecordedTurn]) -> dict[str, list[RecordedTu
     for turn in turns:
         by_prompt.setdefault(turn.prompt, []).append(turn)
     return {
-        prompt: [turn for turn in found if turn.whole] or found
+        prompt: found if len(found) == 1 else [*filter(is_whole, found)] or found
         for prompt, found in by_prompt.items()
     }
 

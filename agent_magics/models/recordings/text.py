@@ -1,4 +1,4 @@
-"""Formats recordings for people, and lists where two differ."""
+"""Formats recordings for people, and tells where two differ and which turns are whole."""
 
 import difflib
 import json
@@ -58,6 +58,14 @@ def calls_of(answer: RecordedAnswer) -> list[str]:
         elif isinstance(item, (FunctionCall, CustomToolCall)):
             names.append(item.name)
     return names
+
+
+def is_whole(turn: RecordedTurn) -> bool:
+    """Tell whether a turn ended with an answer: not with an error, nor with a call whose output the
+    model never got, since the turn was stopped.
+    """
+    last = turn.exchanges[-1].answer
+    return not last.ended and not calls_of(last)
 
 
 def ending_of(exchange: Exchange) -> str:

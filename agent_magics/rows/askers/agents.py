@@ -88,7 +88,7 @@ class AgentAsker:
         assert isinstance(first, UserMessage)  # see `RowQuestion.items`
         agent = self._made()
         self._in_flight += 1
-        working = asyncio.ensure_future(agent.work(self._places, first.content))
+        working = asyncio.ensure_future(agent.work(self._places, lambda: first.content))
         try:
             await asyncio.shield(working)
         except asyncio.CancelledError:

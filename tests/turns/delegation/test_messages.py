@@ -18,6 +18,8 @@ from tests.support.models.tree import TreeModel
 from tests.support.turns import PATIENCE, outputs, sticking
 from tests.turns.delegation.test_spawning import agent_with, reports, spawn, wait
 
+TO_IT = "Message to default/explore-1:\n"
+
 
 def send(message, **more):
     return Call("send_input", {"id": "explore-1", "message": message, **more})
@@ -36,7 +38,7 @@ def test_one_that_has_ended_goes_on_with_a_message():
     with agent_with(model) as agent:
         agent.run_sync("Go.")
     second = model.requests("explore_1")[1]
-    assert prompts(second)[-1] == "And in b.py?"
+    assert prompts(second)[-1] == f"{TO_IT}And in b.py?"
     assert len(second.history.items) == 3  # with the task and its first answer
     assert "> In b.py: two." in reports(agent)[-1]
 
@@ -95,18 +97,23 @@ def test_one_that_failed_is_resumed_with_its_conversation():
     with agent_with(model) as agent:
         agent.run_sync("Go.")
     assert "> Now it worked." in reports(agent)[-1]
-    assert prompts(model.requests("explore_1")[1])[-1] == "Go on with your task."
+    assert prompts(model.requests("explore_1")[1])[-1] == f"{TO_IT}Go on with your task."
 
 
-def test_a_budget_holds_for_all_of_its_work():
+LOOK = Call("list_dir", {"path": "."})
+
+
+@pytest.mark.parametrize("answers", [["One."], [LOOK, "One."], [LOOK, LOOK, "One."]])
+@pytest.mark.parametrize("most", [2, 3, 4, 5])
+def test_a_budget_holds_for_all_of_its_work(answers, most):
+    asked = [each for _ in range(most) for each in (send("More."), wait())]
     model = TreeModel(
-        main=[spawn(budget={"requests": 2}), wait(), send("More."), wait(), send("More."), "."],
-        explore_1=["One.", "Two.", "Three."],
+        main=[spawn(budget={"requests": most}), wait(), *asked, "."], explore_1=answers * most
     )
     with agent_with(model) as agent:
         agent.run_sync("Go.")
-    assert len(model.requests("explore_1")) <= 3
-    assert "its budget is used up" in outputs(agent)[-1][1]
+    assert most - 1 <= len(model.requests("explore_1")) <= most
+    assert "its budget is used up" in outputs(agent)[-2][1]
 
 
 def test_an_unknown_one_is_told_with_those_there_are():
@@ -146,6 +153,64 @@ def test_a_tree_is_replayed_whatever_order_its_agents_end_in(tmp_path):
     assert (first.text, second.error, second.text) == ("Both.", None, "Both.")
     texts = {name: child.text for name, child in again.sub_agents.agents.items()}
     assert texts == {"explore-1": "One.", "explore-2": "Two."}
+
+
+class LaterFirst(TreeModel):
+    """Answers the second request of explore-1 after that of explore-2."""
+
+    def __init__(self, **scripts):
+        super().__init__(**scripts)
+        self._answered = asyncio.Event()
+
+    async def stream(self, request):
+        is_second = len(request.history.items) > 1
+        if is_second and "/explore-1." in request.instructions:
+            await self._answered.wait()
+        async for event in super().stream(request):
+            yield event
+        if is_second and "/explore-2." in request.instructions:
+            self._answered.set()
+
+
+@pytest.mark.parametrize(
+    "go_on",
+    [
+        lambda name: Call("send_input", {"id": name, "message": "Sum it up."}),
+        lambda name: Call("resume_agent", {"id": name}),
+    ],
+)
+def test_those_that_go_on_are_replayed_whatever_order_they_end_in(go_on, tmp_path):
+    recording = tmp_path / "tree.agent.jsonl"
+    begun, gate = threading.Event(), threading.Event()
+
+    @tool(mutating=False, parallel=True)
+    def begin() -> str:
+        """Say that it works."""
+        begun.set()
+        return "ok"
+
+    @tool(mutating=False, parallel=True)
+    def see() -> str:
+        """Return when one works, where that comes first."""
+        assert not gate.is_set() or begun.wait(PATIENCE)
+        return "ok"
+
+    each = wait("explore-1"), wait("explore-2")
+    again = go_on("explore-1"), Call("see"), go_on("explore-2")
+    model = LaterFirst(
+        main=[[spawn("A."), spawn("B.")], *each, *again, *each, "Both."],
+        explore_1=["1.", Call("begin"), "Sum of 1."],
+        explore_2=["2.", Call("begin"), "Sum of 2."],
+    )
+    replayed = {"replay": recording, "replay_strict": True}
+    for played, options in ((model, {"record": recording}), (None, replayed)):
+        tools = ["coding", begin, see]
+        with Agent(played, tools, approval="never", **options) as agent:
+            assert agent.run_sync("Go.").text == "Both."
+            texts = {name: child.text for name, child in agent.sub_agents.agents.items()}
+        assert texts == {"explore-1": "Sum of 1.", "explore-2": "Sum of 2."}
+        begun.clear()
+        gate.set()
 
 
 @contextmanager
@@ -242,7 +307,7 @@ def test_no_message_is_lost_while_another_one_interrupts():
 
     with at_work("Went on.") as (agent, model, child):
         on_loop(agent, redirect_and_send(agent.sub_agents, child))
-    assert prompts(model.requests("explore_1")[1])[-1] == "First."
+    assert prompts(model.requests("explore_1")[1])[-1] == f"{TO_IT}First."
 
 
 def test_a_stop_before_it_goes_on_lets_what_it_held_be_released():
@@ -260,3 +325,79 @@ def test_a_stop_before_it_goes_on_lets_what_it_held_be_released():
     with at_work() as (agent, _, child):
         said = on_loop(agent, go_on_and_stop(agent.sub_agents, child))
     assert said == (False, "stopped by the person")
+
+
+# -- what it has not read --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stop", [stop for stop, _ in STOPS.values()], ids=STOPS)
+@pytest.mark.parametrize("go_on", ["send", "resume", "interrupt"])
+def test_what_it_has_not_read_stands_before_its_next_prompt(stop, go_on):
+    async def leave_and_go_on(pool, child):
+        parent = TurnAgents(pool, child.link.turn)
+        parent.send("explore-1", "Use 2024.", "call", interrupt=False)
+        if go_on == "interrupt":
+            parent.send("explore-1", "Count.", "call", interrupt=True)
+        stop(pool, child.link.turn)
+        await child.ended
+        if go_on == "send":
+            parent.send("explore-1", "Count.", "call", interrupt=False)
+        else:
+            parent.resume("explore-1", "call")
+        await child.ended
+        parent.send("explore-1", "More.", "call", interrupt=False)
+        await child.ended
+
+    words = {
+        "send": "Use 2024.\n\nCount.",
+        "resume": "Use 2024.\n\nGo on with your task.",
+        "interrupt": "Use 2024.\n\nCount.\n\nGo on with your task.",
+    }
+    with at_work("Went on.", "And on.") as (agent, model, child):
+        on_loop(agent, leave_and_go_on(agent.sub_agents, child))
+    first, second = model.requests("explore_1")[1:]
+    assert prompts(first)[1:] == [f"{TO_IT}{words[go_on]}"]
+    assert prompts(second)[1:] == [f"{TO_IT}{words[go_on]}", f"{TO_IT}More."]
+
+
+def test_two_messages_of_which_one_interrupts_are_both_read():
+    async def speak(pool, child):
+        parent = TurnAgents(pool, child.link.turn)
+        parent.send("explore-1", "Use 2024.", "call", interrupt=False)
+        parent.send("explore-1", "Count.", "call", interrupt=True)
+        await child.ended
+
+    with at_work("Counted.") as (agent, model, child):
+        on_loop(agent, speak(agent.sub_agents, child))
+        agent.run_sync("And?")
+    assert prompts(model.requests("explore_1")[1])[-1] == f"{TO_IT}Use 2024.\n\nCount."
+    assert "not read" not in reports(agent)[0]
+
+
+def test_a_report_says_what_was_not_read():
+    async def speak_and_stop(pool, child):
+        TurnAgents(pool, child.link.turn).send("explore-1", "Use 2024.", "call", interrupt=False)
+        pool.stop_by_person("explore-1")
+        await child.ended
+
+    with at_work() as (agent, _, child):
+        on_loop(agent, speak_and_stop(agent.sub_agents, child))
+        agent.run_sync("And?")
+    assert "It has not read 'Use 2024.', and gets that first if it goes on." in reports(agent)[0]
+
+
+def test_a_message_outlives_a_stop_before_it_is_read():
+    async def go_on_twice(pool, child):
+        parent = TurnAgents(pool, child.link.turn)
+        pool.stop_by_person("explore-1")
+        await child.ended
+        parent.send("explore-1", "Use 2024.", "call", interrupt=False)
+        await asyncio.sleep(0)  # it waits for what it held to be released by now
+        pool.stop_by_person("explore-1")
+        await child.ended
+        parent.send("explore-1", "Count.", "call", interrupt=False)
+        await child.ended
+
+    with at_work("Counted.") as (agent, model, child):
+        on_loop(agent, go_on_twice(agent.sub_agents, child))
+    assert prompts(model.requests("explore_1")[1])[-1] == f"{TO_IT}Use 2024.\n\nCount."

@@ -48,7 +48,10 @@ def test_a_stopped_one_goes_on_after_a_restart():
         for e in again.requests("explore_2")[0].history.items
         if isinstance(e, UserMessage)
     ]
-    assert prompts == ["Task of default/explore-2:\nStick.", "Go on with your task."]
+    assert prompts == [
+        "Task of default/explore-2:\nStick.",
+        "Message to default/explore-2:\nGo on with your task.",
+    ]
     assert "explore-3" in agent.sub_agents.agents
 
 
@@ -67,7 +70,7 @@ def test_what_was_spent_counts_after_a_restart():
     usage = Usage(input_tokens=100, output_tokens=10)
     model = TreeModel(
         usage,
-        main=[spawn(budget={"requests": 3, "tokens": 5000}), wait(), "Done."],
+        main=[spawn(budget={"requests": 4, "tokens": 5000}), wait(), "Done."],
         explore_1=[Call("list_dir", {"path": "."}), "Found."],
     )
     with agent_with(model) as agent:
@@ -89,7 +92,7 @@ def test_what_was_spent_counts_after_a_restart():
         said = [text for _, text in outputs(agent)]
         child = agent.sub_agents.agents["explore-1"]
     assert any("explore-1: completed; 2 requests, 220 tokens" in text for text in said), said
-    assert child.budget.requests == 3 and child.budget.tokens == 5000
+    assert child.budget.requests == 4 and child.budget.tokens == 5000
     assert "its budget is used up" in said[-1]
 
 

@@ -125,6 +125,20 @@ def test_one_that_waits_for_a_worker_can_be_stopped(threads):
         assert not server.requests
 
 
+def test_one_that_waits_for_a_worker_gets_what_it_was_told_meanwhile(threads):
+    free = threading.Event()
+    threads.submit(free.wait, PATIENCE)
+    with ResponsesServer(["One.", "Two."]) as server, agent_for(server) as agent:
+        child = agent.spawn("Work.", engine=threads)
+        begun = agent.sub_agents.agents[child.name]
+        wait_until(lambda: begun.status == "running")
+        agent.session.engine.post(begun.add, "Use 2024.")
+        agent.session.engine.post(free.set)
+        assert child.result(PATIENCE).text == "Two."
+        assert begun.unread == []
+        assert "Use 2024." in json.dumps(server.requests[1].body)
+
+
 @pytest.mark.soak
 def test_a_killed_worker_is_its_failure_and_frees_its_place():
     held = Reply("Late.", pause_after=1)

@@ -17,7 +17,7 @@ from agent_magics.models.recordings.format import (
     turns_of,
 )
 from agent_magics.models.recordings.redaction import Hider, personal_paths
-from agent_magics.models.recordings.text import calls_of, differences, ending_of
+from agent_magics.models.recordings.text import calls_of, differences, ending_of, is_whole
 from agent_magics.models.recordings.writing import recording_beside_notebook, rewrite
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span, fenced
@@ -132,13 +132,13 @@ def trim_recording(path: Path, cwd: str, cells: Path | None = None) -> str:
 
 
 def _unused(recording: Recording, prompts: NotebookPrompts) -> list[RecordedTurn]:
-    """Return the turns of other prompts, and failed turns that a later one repeated."""
+    """Return the turns of other prompts, and failed or stopped ones that another one repeats."""
     turns = turns_of(recording.exchanges)
-    answered = {turn.prompt for turn in turns if turn.whole}
+    answered = {turn.prompt for turn in turns if is_whole(turn)}
     return [
         turn
         for turn in turns
-        if not prompts.uses(turn.prompt) or (turn.prompt in answered and not turn.whole)
+        if not prompts.uses(turn.prompt) or (turn.prompt in answered and not is_whole(turn))
     ]
 
 

@@ -54,6 +54,19 @@ def test_a_whole_number_may_be_written_with_a_point():
     assert read([[1.0]], types=["integer"]).iloc[0, 0] == 1
 
 
+@pytest.mark.parametrize("digits", [20, 300, 308, 309, 400, 4000, 5000])
+@pytest.mark.parametrize("kind", TYPES)
+def test_an_integer_of_any_length_is_read_or_named(kind, digits):
+    text = answer([[0]], types=[kind], names=["col"]).replace("[0]", f"[1{'0' * digits}]")
+    try:
+        frame = OutputType(pd.DataFrame).read(text)
+    except RespondToModel as refusal:
+        assert len(str(refusal)) < 200  # noqa: PT017 - or it is read
+    else:
+        assert frame.iloc[0, 0] == (float(f"1e{digits}") if kind == "number" else 10**digits)
+        assert kind == "integer" or (kind == "number" and digits <= 308)
+
+
 @pytest.mark.parametrize(
     ("kind", "value", "expected"),
     [

@@ -21,6 +21,7 @@ from agent_magics.models.recordings.format import (
     turns_of,
 )
 from agent_magics.models.recordings.handwritten import write_reply
+from agent_magics.models.recordings.text import is_whole
 from agent_magics.models.wire_capture import HEADERS
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import FunctionCall
@@ -315,7 +316,11 @@ def test_turns_are_told_apart_by_their_names_or_by_number_one():
     assert turns[0].exchanges == [one, later[0]]
 
 
-def test_a_turn_is_whole_when_its_last_answer_is():
+def test_a_turn_is_whole_when_its_last_answer_is_and_calls_nothing():
     failed, good = exchange("a", 1, "t", "error"), exchange("a", 2, "t")
-    assert turns_of([failed, good])[0].whole
-    assert not turns_of([failed])[0].whole
+    call = write_reply([FunctionCall("c", "shell", "{}")])
+    calling = Exchange("a", 3, RecordedAnswer(call.decode()), turn="t")
+    for last in ([failed, good], [calling, good]):
+        assert is_whole(turns_of(last)[0])
+    for last in ([failed], [good, calling], [calling]):
+        assert not is_whole(turns_of(last)[0])

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -47,7 +48,18 @@ def test_paths_are_hidden_and_come_back(text, hidden):
 
 
 BIT = st.sampled_from(
-    [*(path for path, _ in PATHS), *PLACEHOLDERS, "{", "}", "literal:", "/", "x", " ", "{cwd}"]
+    [
+        *(path for path, _ in PATHS),
+        *PLACEHOLDERS,
+        "{",
+        "}",
+        "literal:",
+        "/",
+        "x",
+        " ",
+        "{cwd}",
+        "\\n",
+    ]
 )
 BITS = st.lists(BIT, max_size=10).map("".join)
 
@@ -141,6 +153,40 @@ def test_json_is_cleaned_where_it_stands():
         "/tmp": None,
         "s": {"b": "/tmp"},
     }
+
+
+# -- JSON within JSON, as calls have it ------------------------------------------------------------
+
+BESIDE = st.sampled_from(" \n\t\r\b\f\0\x1b\"'=:\\")
+HOME = '/home/änn "x"'
+
+
+def encoded(text, times, ascii_only):
+    for _ in range(times):
+        text = json.dumps(text, ensure_ascii=ascii_only)
+    return text
+
+
+def decoded(text, times):
+    for _ in range(times):
+        text = json.loads(text)
+    return text
+
+
+@given(st.text(), BESIDE, st.sampled_from(SHAPES), BESIDE, st.integers(0, 3), st.booleans())
+def test_a_key_goes_however_often_its_text_was_encoded(before, left, key, right, times, as_ascii):
+    text = encoded(f"{before}{left}{key}{right}", times, as_ascii)
+    clean = decoded(Hider(PATHS)(text), times)
+    assert clean.endswith(f"{left}[API key]{right}")
+
+
+@given(st.text(), BESIDE, st.text("/abc"), st.integers(0, 3), st.booleans())
+def test_a_path_goes_however_often_its_text_was_encoded(before, left, inner, times, as_ascii):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", HOME)
+        hider = Hider(personal_paths(Path("/srv/work")))
+    text = encoded(f"{before}{left}{HOME}/{inner}", times, as_ascii)
+    assert decoded(hider(text), times).endswith(f"{left}{{home}}/{inner}")
 
 
 # -- sessions --------------------------------------------------------------------------------------

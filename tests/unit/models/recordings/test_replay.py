@@ -117,6 +117,20 @@ def test_a_prompt_recorded_twice_plays_in_order_and_then_anew(tmp_path):
     assert text_of_answer(model, request_of("a", 2)) == "first 2"
 
 
+def test_a_turn_that_was_stopped_is_played_only_where_its_prompt_has_no_other(tmp_path):
+    stopped, whole = [("a", 1, LOOK), ("a", 2, LOOK)], [("a", 1, LOOK), ("a", 2, said("A"))]
+    path = recording(tmp_path / "r.jsonl", *stopped, *whole, *stopped)
+    model = ReplayModel(path, cwd=tmp_path)
+    for _ in "123":
+        ask(model, request_of("a"))
+        assert text_of_answer(model, request_of("a", 2)) == "A"
+    model = ReplayModel(recording(path, *stopped), cwd=tmp_path)
+    ask(model, request_of("a"))
+    assert text_of_answer(model, request_of("a", 2)) == ""
+    with pytest.raises(FatalError, match="has 2 answers to 'a'"):
+        ask(model, request_of("a", 3))
+
+
 def test_two_conversations_do_not_disturb_each_other(tmp_path):
     path = recording(
         tmp_path / "r.jsonl",
