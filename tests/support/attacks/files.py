@@ -8,7 +8,6 @@ import os
 import shutil
 import stat
 import threading
-import time
 
 from tests.support.attacks.syscalls import syscall
 from tests.support.attacks.table import (
@@ -19,11 +18,10 @@ from tests.support.attacks.table import (
     WRITES,
     World,
     attack,
+    racing,
     read,
     write,
 )
-
-_RACE = 0.25  # seconds that a race is run
 
 # -- files outside the workspace ------------------------------------------------------------------
 
@@ -246,9 +244,9 @@ def _swapping(inside: str, outside_: str, link: str, work) -> None:
     os.symlink(inside, link)
     thread = threading.Thread(target=swap)
     thread.start()
-    refused, end = None, time.monotonic() + _RACE
+    refused = None
     try:
-        while time.monotonic() < end:
+        for _ in racing():
             try:
                 work()
             except OSError as error:
@@ -283,8 +281,8 @@ def _(w: World):
 
     thread = threading.Thread(target=rewrite)
     thread.start()
-    refused, end = None, time.monotonic() + _RACE
-    while time.monotonic() < end:
+    refused = None
+    for _ in racing():
         try:
             syscall("fchmodat", -100, buffer, 0o777)
         except OSError as error:

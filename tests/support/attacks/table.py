@@ -6,7 +6,8 @@ The attacked process runs these modules too, copied into its workspace: the stan
 import errno
 import os
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
 
@@ -135,6 +136,15 @@ def write(path: str, text: str = "escaped\n") -> None:
     """Write a file."""
     with open(path, "w", encoding="utf-8") as file:
         file.write(text)
+
+
+def racing() -> Iterator[None]:
+    """Yield while a race is run: in seconds of the processor, since on a busy machine one side
+    would have no turn in so short a time.
+    """
+    end = time.process_time() + 0.25
+    while time.process_time() < end:
+        yield
 
 
 def run_one(row: Row, world: World) -> dict[str, object]:
