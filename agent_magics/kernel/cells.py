@@ -159,7 +159,12 @@ class AgentCells:
         self._bind(result, options)
 
     def _bind(self, result: RunResult, options: Namespace) -> None:
-        """Bind the answer to the variable of ``--into``, unless a budget ended the run early."""
+        """Bind the answer to the variable of ``--into``, unless a budget ended the run early.
+
+        A plan that was not run is no answer.
+        """
+        if options.plan:
+            return
         if options.into and options.output is None:
             self._notebook.shell.user_ns[options.into] = result.text
         elif options.into and not result.budget:
