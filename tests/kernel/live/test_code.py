@@ -393,11 +393,12 @@ def test_streams_are_put_back(kernel: Kernel) -> None:
 
 
 def test_logging_set_up_before_goes_on(kernel: Kernel) -> None:
-    """A handler that model code installs keeps our stream; it must not fail after the call."""
+    """A handler that model code installs keeps our stream; its lines are shown where they come."""
     _run(kernel, "import logging\nlogging.basicConfig(force=True)\nlogging.warning('in the call')")
     outcome = kernel.run("logging.warning('after the call')\nprint('fine')")
     assert outcome.status == "ok"
-    assert "fine" in outcome.text
+    assert "WARNING:root:after the call" in outcome.text and "fine" in outcome.text
+    assert _run(kernel, "logging.warning('in the next')").told == "WARNING:root:in the next"
     kernel.run("logging.basicConfig(force=True)")
 
 
