@@ -14,6 +14,7 @@ from agent_magics.dispatch.person_code import marks_own_code
 from agent_magics.dispatch.results.values import plain_text
 from agent_magics.dispatch.stages.stored_outputs import refer
 from agent_magics.engine.foreground.waiting import SERVING, Foreground
+from agent_magics.exec.output import clean_output
 from agent_magics.kernel.live.displayed import KEPT_CHARACTERS, ends_quietly, in_brief, read_display
 from agent_magics.kernel.live.frames import with_tables
 from agent_magics.protocol.events import ExecCommandOutputDelta, LiveOutput
@@ -225,6 +226,30 @@ class _DisplayPublisher:
 
 
 @contextmanager
+def _paged(shell: Any, capture: Capture) -> Iterator[None]:
+    """Display what a pager would show, and leave the person's page and next cell alone."""
+
+    def show(data: Any, start: int = 0, screen_lines: int = 0) -> None:
+        text = data.get("text/plain", "") if isinstance(data, Mapping) else data
+        capture.display({"text/plain": clean_output(str(text))})
+
+    pager, payloads = shell.hooks.show_in_pager, shell.payload_manager
+    before = [*payloads.read_payload()]
+    shell.hooks.show_in_pager = show
+    try:
+        yield
+    finally:
+        shell.hooks.show_in_pager = pager
+        added = [each for each in payloads.read_payload() if each not in before]
+        payloads.clear_payload()
+        for payload in before:
+            payloads.write_payload(payload, single=False)
+        if added:
+            kinds = ", ".join(sorted({str(each.get("source")) for each in added}))
+            capture.notes.append(f"[Not done: {kinds}; code cannot act on the person's page.]")
+
+
+@contextmanager
 def captured(shell: Any, code: str, context: ToolContext) -> Iterator[Capture]:
     """Redirect what `code` prints and displays to a `Capture`, and restore the shell afterwards."""
     capture = Capture(context)
@@ -241,7 +266,7 @@ def captured(shell: Any, code: str, context: ToolContext) -> Iterator[Capture]:
     sys.displayhook = shell.display_trap.hook = hook
     shell.display_pub = _DisplayPublisher(capture)
     try:
-        with with_tables(shell.display_formatter):
+        with with_tables(shell.display_formatter), _paged(shell, capture):
             yield capture
     finally:
         _open.remove(capture)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from IPython.core.formatters import DisplayFormatter
+from IPython.core.payload import PayloadManager
 
 from agent_magics.dispatch.context import ToolContext, TurnContext
 from agent_magics.kernel.live.capture import captured
@@ -42,7 +43,11 @@ CONTEXT = ToolContext(
 def live() -> Iterator[Any]:
     trap = SimpleNamespace(hook=None)
     shell = SimpleNamespace(
-        display_pub=None, display_trap=trap, display_formatter=DisplayFormatter()
+        display_pub=None,
+        display_trap=trap,
+        display_formatter=DisplayFormatter(),
+        hooks=SimpleNamespace(show_in_pager=None),
+        payload_manager=PayloadManager(),
     )
     with captured(shell, "", CONTEXT) as capture:
         yield capture
