@@ -6,6 +6,7 @@ from argparse import Namespace
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from unicodedata import normalize
 
 from agent_magics.app import Agent
 from agent_magics.engine.results.run import RunResult
@@ -13,6 +14,7 @@ from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.kernel.cell.publishing import is_watched
 from agent_magics.kernel.cell.request.options import read_type
 from agent_magics.kernel.cell.request.pictures import missing_pictures, read_pictures
+from agent_magics.kernel.cell.request.reading import text_of
 from agent_magics.kernel.cell.run import CellRun
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.models.providers.families import tools_config
@@ -159,7 +161,12 @@ class AgentCells:
         self._bind(result, options)
 
     def _bind(self, result: RunResult, options: Namespace) -> None:
-        """Bind the answer to the variable of ``--into``, unless a budget ended the run early."""
+        """Bind the answer to the variable of ``--into``, unless a budget ended the run early.
+
+        A plan that was not run is no answer.
+        """
+        if options.plan:
+            return
         if options.into and options.output is None:
             self._notebook.shell.user_ns[options.into] = result.text
         elif options.into and not result.budget:
@@ -211,7 +218,7 @@ class AgentCells:
         namespace = self._notebook.shell.user_ns
         agent = self._notebook.agent_named(options.name)
         asked = {
-            "prompt": cell.strip(),
+            "prompt": text_of(cell),
             "rows": mapping.read_rows(options.map, namespace),
             "output": read_type(options.output, namespace),
             "cell": self._notebook.cell_reader.settings_of(options),
@@ -246,8 +253,12 @@ def _at_work(agent: Agent) -> str:
 
 
 def _check_into(options: Namespace) -> None:
+    """Check the variable's name, and write it as Python does where code names it."""
     name = options.into
-    if name is not None and (not name.isidentifier() or keyword.iskeyword(name)):
+    if name is None:
+        return
+    options.into = normalize("NFKC", name)
+    if not name.isidentifier() or keyword.iskeyword(options.into):
         raise FatalError(f"--into {name}: not a variable's name, such as df.")
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import chain, starmap
+from typing import Any
 from urllib.parse import quote
 
 from markdown_it import MarkdownIt
@@ -34,7 +35,8 @@ _CUT = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 _INDENTED_FENCE = re.compile(r"^[ \t>*+\d.)-]+(?:```|~~~)", re.MULTILINE)
-_DEFINITION = re.compile(r"^ {0,3}\[[^\]\n]{1,99}\]:[^\n]*$", re.MULTILINE)
+# Lines together: below one that only looks like a definition, the next ones are its paragraph.
+_DEFINITIONS = re.compile(r"(?:^ {0,3}\[[^\]\n]{1,99}\]:[^\n]*(?:\n|\Z))+", re.MULTILINE)
 
 # What may follow `](`: a page, mail, or a place beside the notebook.
 _ADDRESS = re.compile(r"https?://|mailto:|[^:]*(?:[/?#]|$)", re.IGNORECASE)
@@ -94,7 +96,7 @@ def make_harmless(text: str, *, nested: bool = False, before: str = "") -> str:
     text = _without_separators(text)
     if len(text) > _LONGEST:
         return fenced(text)
-    definitions = "\n".join(_DEFINITION.findall(text))[:_LONGEST_DEFINITIONS]
+    definitions = "\n".join(_DEFINITIONS.findall(text))[:_LONGEST_DEFINITIONS]
     kept = {piece for piece, info in _pieces(before) if info is None}
 
     def written(piece: str, info: str | None) -> str:
@@ -133,9 +135,18 @@ def _piece(text: str, definitions: str, nested: bool) -> str:
 
 @lru_cache(_KEPT)
 def _judged(text: str, definitions: str, nested: bool) -> str:
-    nodes = SyntaxTreeNode(_parser().parse(f"{text}\n\n{definitions}")).children
+    known = {"references": {**_references(definitions)}}  # a copy, to which the parser adds
+    nodes = SyntaxTreeNode(_parser().parse(text, known)).children
     written = "\n\n".join(filter(None, (_block(node, nested=nested) for node in nodes)))
     return written if _is_harmless(written) and not _is_too_deep(nodes) else fenced(text)
+
+
+@lru_cache(8)
+def _references(definitions: str) -> dict[str, Any]:
+    """Return what `definitions` define, without the words of lines that only look like some."""
+    read: dict[str, dict[str, Any]] = {"references": {}}
+    _parser().parse(definitions, read)
+    return read["references"]
 
 
 def harmless_prose(text: str) -> str:

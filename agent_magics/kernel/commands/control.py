@@ -1,6 +1,5 @@
 """``%agent WORD``: shows and controls the agents of this kernel, one function a word."""
 
-import shlex
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any
@@ -36,6 +35,7 @@ from agent_magics.kernel.commands.welcome import show_welcome
 from agent_magics.kernel.commands.words import Command, Returned, help_table
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.kernel.questions.ways import stdin_allowed
+from agent_magics.kernel.typed_words import split_words
 from agent_magics.project.instructions import (
     describe_instructions,
     describe_problems,
@@ -71,7 +71,7 @@ def perform(notebook: NotebookAgents, line: str) -> Any:
     word, *arguments = line.split() or [_word_alone(notebook)]
     command = _command(word)
     if not command.is_verbatim:
-        arguments = _quoted_words(line)[1:]
+        arguments = split_words(line)[1:]
     found = command.act(notebook, arguments)
     if isinstance(found, Returned):
         return found.value
@@ -95,14 +95,6 @@ def _word_alone(notebook: NotebookAgents) -> str:
     """Return the word that ``%agent`` alone stands for: until a model has answered how to begin."""
     items = chain(*(each.session.conversation.history.items for each in notebook.agents.values()))
     return "welcome" if all(isinstance(item, UserMessage) for item in items) else "status"
-
-
-def _quoted_words(line: str) -> list[str]:
-    """Split a line as a shell does, so that arguments may contain spaces."""
-    try:
-        return shlex.split(line)
-    except ValueError:
-        raise FatalError("A quotation mark is missing in this line.") from None
 
 
 def _show_status(notebook: NotebookAgents, agent: Agent) -> str:

@@ -4,6 +4,7 @@ import io
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from threading import Lock
 from time import monotonic
 from typing import Any
@@ -13,6 +14,7 @@ from agent_magics.dispatch.person_code import marks_own_code
 from agent_magics.dispatch.results.values import plain_text
 from agent_magics.dispatch.stages.stored_outputs import refer
 from agent_magics.engine.foreground.waiting import SERVING, Foreground
+from agent_magics.exec.output import clean_output
 from agent_magics.kernel.live.displayed import KEPT_CHARACTERS, ends_quietly, in_brief, read_display
 from agent_magics.kernel.live.frames import with_tables
 from agent_magics.protocol.events import ExecCommandOutputDelta, LiveOutput
@@ -20,6 +22,7 @@ from agent_magics.render.blocks.frames import TABLE
 
 _INTERVAL = 0.05
 MOST_TABLES = 10  # of one run; the rest is text alone
+_DEEPEST = 10
 
 # An interrupt while we draw stops the run; the drawing is finished first.
 marks_own_code(Foreground.draw_meanwhile)
@@ -115,6 +118,8 @@ class Capture:
 
 
 _open: list[Capture] = []
+# How many streams whose code has ended are writing to each other.
+_depth: ContextVar[int] = ContextVar("depth", default=0)
 
 
 def uncaptured() -> AbstractContextManager[None]:
@@ -123,25 +128,61 @@ def uncaptured() -> AbstractContextManager[None]:
 
 
 class _CapturedStream(io.TextIOBase):
-    """stdout and stderr of live code."""
+    """stdout or stderr of live code; when that has ended, what stands in its place then.
+
+    Code keeps its streams, for example in the handlers of `logging`.
+    """
 
     encoding = "utf-8"
 
-    def __init__(self, capture: Capture) -> None:
-        self._capture = capture
+    def __init__(self, capture: Capture, name: str, outside: Any) -> None:
+        self._capture: Capture | None = capture
+        self._name = name
+        self._outside = outside
+
+    def end(self) -> None:
+        """Write outside from now on."""
+        self._capture = None
 
     def write(self, text: str) -> int:
-        self._capture.write(str(text))
+        capture = self._capture  # other threads may write while it ends
+        if capture is not None:
+            capture.write(str(text))
+        else:
+            self._pass_on("write", str(text))
         return len(text)
 
     def flush(self) -> None:
-        self._capture.flush()
+        capture = self._capture
+        if capture is not None:
+            capture.flush()
+        else:
+            self._pass_on("flush")
+
+    def close(self) -> None:
+        """Do nothing: what stands in its place later is not to be closed."""
 
     def writable(self) -> bool:
         return True
 
     def isatty(self) -> bool:
         return False
+
+    def _pass_on(self, method: str, *arguments: str) -> None:
+        """Call the same method of `sys.stdout` or `sys.stderr`, or of the one before the run.
+
+        That of now may be this one, or write to it; where streams write to each other in a ring,
+        the text is lost.
+        """
+        depth = _depth.get()
+        stream = self._outside if depth else getattr(sys, self._name)
+        if stream is None or depth > _DEEPEST:  # there is none without a terminal
+            return
+        token = _depth.set(depth + 1)
+        try:
+            getattr(stream, method)(*arguments)
+        finally:
+            _depth.reset(token)
 
 
 class _DisplayHook:
@@ -185,22 +226,51 @@ class _DisplayPublisher:
 
 
 @contextmanager
+def _paged(shell: Any, capture: Capture) -> Iterator[None]:
+    """Display what a pager would show, and leave the person's page and next cell alone."""
+
+    def show(data: Any, start: int = 0, screen_lines: int = 0) -> None:
+        text = data.get("text/plain", "") if isinstance(data, Mapping) else data
+        capture.display({"text/plain": clean_output(str(text))})
+
+    pager, payloads = shell.hooks.show_in_pager, shell.payload_manager
+    before = [*payloads.read_payload()]
+    shell.hooks.show_in_pager = show
+    try:
+        yield
+    finally:
+        shell.hooks.show_in_pager = pager
+        added = [each for each in payloads.read_payload() if each not in before]
+        payloads.clear_payload()
+        for payload in before:
+            payloads.write_payload(payload, single=False)
+        if added:
+            kinds = ", ".join(sorted({str(each.get("source")) for each in added}))
+            capture.notes.append(f"[Not done: {kinds}; code cannot act on the person's page.]")
+
+
+@contextmanager
 def captured(shell: Any, code: str, context: ToolContext) -> Iterator[Capture]:
     """Redirect what `code` prints and displays to a `Capture`, and restore the shell afterwards."""
     capture = Capture(context)
-    stream = _CapturedStream(capture)
     hook = _DisplayHook(shell, capture, ends_quietly(code))
     saved = (sys.stdout, sys.stderr, sys.displayhook, shell.display_pub, shell.display_trap.hook)
     # Live code may run a cell that runs live code: questions are asked outside of all of it.
     capture.outside = _open[0].outside if _open else saved[:2]
     _open.append(capture)
-    sys.stdout = sys.stderr = stream
+    streams = [
+        _CapturedStream(capture, name, outside)
+        for name, outside in zip(("stdout", "stderr"), capture.outside, strict=True)
+    ]
+    sys.stdout, sys.stderr = streams
     sys.displayhook = shell.display_trap.hook = hook
     shell.display_pub = _DisplayPublisher(capture)
     try:
-        with with_tables(shell.display_formatter):
+        with with_tables(shell.display_formatter), _paged(shell, capture):
             yield capture
     finally:
         _open.remove(capture)
         sys.stdout, sys.stderr, sys.displayhook, shell.display_pub, shell.display_trap.hook = saved
+        for stream in streams:
+            stream.end()
         capture.flush()

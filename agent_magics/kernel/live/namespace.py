@@ -287,7 +287,7 @@ def interpolate(text: str, namespace: dict[str, Any]) -> str:
                 f"{{{{{expression}}}}} in the prompt raised {clause(typed_message(error))}. "
                 r"Write \{{ for two literal braces."
             ) from error
-        return to_tool_output(value, _INTERPOLATED).text
+        return "None" if value is None else to_tool_output(value, _INTERPOLATED).text
 
     # Behind the last braces nothing ends: looking on from each "{{" there would take long.
     end = text.rfind("}}") + 2

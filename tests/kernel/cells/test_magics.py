@@ -289,6 +289,13 @@ def test_a_prompt_may_hold_anything(kernel: Kernel) -> None:
 # -- options -------------------------------------------------------------------------------------
 
 
+def test_into_names_a_variable_as_python_does(kernel: Kernel) -> None:
+    """Python reads the micro sign as the Greek letter."""
+    kernel.run(scripted("'Hello.'"))
+    assert kernel.run("%%agent --into \u00b5\nHi.\n").status == "ok"
+    assert kernel.value("\u00b5") == "Hello."
+
+
 def test_into_binds_the_answer(kernel: Kernel) -> None:
     _prepare(kernel)
     assert kernel.run("%%agent --into answer\nGo.\n").status == "ok"

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,11 @@ STEPS = ["Read sales.csv", "Write report.txt"]
 PLAN = f"Call('propose_plan', {{'steps': {STEPS!r}}})"
 WRITE = "Call('write_file', {'path': 'report.txt', 'content': 'done'})"
 CELL = "%%agent --plan\nReport on the sales.\n"
+TO_THE_END = """import asyncio
+for task in asyncio.all_tasks():
+    if task.get_name().startswith("background agent"):
+        await task
+"""
 
 
 @pytest.fixture(scope="module")
@@ -56,3 +62,22 @@ def test_dropped_or_unattended_nothing_is_run(kernel: Kernel, place: Path) -> No
         assert outcome.status == "ok", outcome.text
         assert kernel.value("_agent.text") == "Planned."
         assert not (place / "report.txt").exists()
+
+
+@pytest.mark.parametrize("background", ["", " --background"], ids=["waited for", "background"])
+@pytest.mark.parametrize(("choice", "bound"), [("Run it", "Reported."), ("Drop", "mine")])
+def test_only_a_plan_that_is_run_binds_an_answer(
+    kernel: Kernel, place: Path, choice: str, bound: str, background: str
+) -> None:
+    def click(message: dict[str, Any]) -> None:
+        state = message["content"].get("data", {}).get("state", {})
+        if message["msg_type"] == "comm_open" and "question_id" in state:
+            answer = {"type": "answer", "id": state["question_id"], "decision": "approve"}
+            answer["content"] = {"plan": choice}
+            kernel.send_to_widget(message["content"]["comm_id"], answer)
+
+    prepare(kernel, place, PLAN, "'Planned.'", "'Reported.'")
+    kernel.run("answer = 'mine'")
+    for cell in (CELL.replace("--plan", f"--plan --into answer{background}"), TO_THE_END):
+        kernel.run(cell, on_message=click, on_other=click, allow_stdin=True, notebook=True)
+    assert kernel.value("answer") == bound

@@ -140,7 +140,8 @@ def test_a_prompt_is_trusted_completed_and_filled_in(kernel: Kernel, place: Path
         "There is no prompt 'weekly'; there are: monthly. %agent prompts says where"
         in kernel.run("%%agent --prompt weekly").text
     )
-    assert "quotes after --prompt" in kernel.run("%%agent --prompt monthly month=O'Brien").text
+    unclosed = kernel.run("%%agent --prompt monthly month='May").text
+    assert "A quotation mark is missing in this line" in unclosed
     kernel.run("where = 'the EU'")
     cell = "%%agent --new --prompt monthly month='May 2024' region={{where}}\nBe brief.\n"
     outcome = kernel.run(cell)

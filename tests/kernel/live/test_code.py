@@ -393,12 +393,46 @@ def test_streams_are_put_back(kernel: Kernel) -> None:
 
 
 def test_logging_set_up_before_goes_on(kernel: Kernel) -> None:
-    """A handler that model code installs keeps our stream; it must not fail after the call."""
+    """A handler that model code installs keeps our stream; its lines are shown where they come."""
     _run(kernel, "import logging\nlogging.basicConfig(force=True)\nlogging.warning('in the call')")
     outcome = kernel.run("logging.warning('after the call')\nprint('fine')")
     assert outcome.status == "ok"
-    assert "fine" in outcome.text
+    assert "WARNING:root:after the call" in outcome.text and "fine" in outcome.text
+    assert _run(kernel, "logging.warning('in the next')").told == "WARNING:root:in the next"
     kernel.run("logging.basicConfig(force=True)")
+
+
+HELP = "def double(x):\n    'Twice.'\n    return x * 2\n\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("double?", "Docstring: Twice."),
+        ("double??", "return x * 2"),
+        ("%pdoc double", "Twice."),
+        ("from IPython.core import page; page.page('some\x1b[31m text')", "some text"),
+        ("get_ipython().set_next_input('x = 1')", "[Not done: set_next_input; code cannot"),
+        ("%recall 1", "[Not done: set_next_input; code cannot"),
+        ("get_ipython().set_next_input('x = 1'); 1 / 0", "ZeroDivisionError"),
+    ],
+)
+def test_what_a_pager_would_show_is_read_by_the_model(kernel: Kernel, code: str, told: str) -> None:
+    ran = _run(kernel, HELP + code)
+    read = (ran.told + ran.variables).replace("Docstring:  ", "Docstring: ")
+    assert told in read and "\x1b" not in read
+    assert ran.outcome.payload == []
+
+
+def test_the_person_has_the_pager_and_the_next_cell_again(kernel: Kernel) -> None:
+    _run(kernel, "len?\n1 / 0")
+    [shown] = kernel.run("len?").payload
+    assert shown["source"] == "page" and "Return the number" in str(shown["data"])
+    mine = "get_ipython().set_next_input('mine')\n"
+    set_up = scripted("Call('python', {'code': 'len?'})", repr("Done."))
+    mixed = mine + set_up + "get_ipython().run_cell('%%agent --approval never\\nGo.')"
+    [kept] = kernel.run(mixed).payload
+    assert kept["text"] == "mine"
 
 
 def test_input_without_stdin_is_an_error_of_the_call(kernel: Kernel) -> None:

@@ -34,6 +34,7 @@ class Outcome:
     error: str = ""
     outputs: list[dict[str, Any]] = field(default_factory=list)
     messages: list[dict[str, Any]] = field(default_factory=list)
+    payload: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def text(self) -> str:
@@ -235,6 +236,7 @@ class Kernel:
         if reply["parent_header"].get("msg_id") == request:
             outcome.status = reply["content"]["status"]
             outcome.error = reply["content"].get("ename", "")
+            outcome.payload = reply["content"].get("payload", [])
 
     def _answer_prompts(
         self,

@@ -1,6 +1,7 @@
 """What a model or a tool wrote becomes Markdown that can do nothing: its readers judge."""
 
 import re
+from collections import Counter
 from time import process_time
 
 import pytest
@@ -393,6 +394,31 @@ def test_a_text_looks_as_its_parser_read_the_whole(text):
     assert [t.type for t in tokens(make_harmless(text))] == [t.type for t in tokens(text)]
 
 
+# Paragraphs, references, what defines them, and what only looks so.
+BLOCKS = st.sampled_from(
+    [
+        *("one `logs[0]` two", "see [three][r] and [r]", "sales [^1] fell", "- [x]\n- four"),
+        *("> five [^1]", "| six | [Note] |\n|-|-|\n| [r] | x[1] |", "```\n[LOG]: nine words\n```"),
+        *("[r]: http://h/seven", "[r]: a.csv 'eight'", "[^1]: booked twice in March", "## ten [r]"),
+        *("[Note]: the figures are in euros\n[WARN]: disk is full", "eleven\n[r]: twelve words"),
+    ]
+)
+
+
+@settings(deadline=None)
+@given(st.lists(BLOCKS, max_size=8).map("\n\n".join))
+def test_no_word_comes_out_more_often_than_it_was_written(text):
+    written = Counter(re.findall(r"\w+", text))
+    shown = " ".join(token.content for token in tokens(make_harmless(text)) if not token.children)
+    assert Counter(re.findall(r"\w+", shown)) <= written
+
+
+@pytest.mark.parametrize("between", ["", "\n\n[^1]: several words", "\n\n```\n[x]: a b\n```"])
+@pytest.mark.parametrize("reference", ["[the table][r]", "[the table][R]", "- [the table][r]"])
+def test_a_reference_leads_where_it_is_defined(reference, between):
+    assert "[the table](a.csv)" in make_harmless(f"{reference}{between}\n\n[r]: a.csv 'title'\n")
+
+
 HARD = [
     *("[", "![", "$", "**a_", "- a\n", "> ", "|a|b\n|-|-|\n", "`a\n\n", "\n", "[a](<b", "[x]\n\n"),
     *(
@@ -400,6 +426,7 @@ HARD = [
         "  ```\n\nx\n",
         "```\n\n~~~\n\n",
         "[%d]: x\n\n[a]\n\n",
+        "[x]: y z\n\n[a]\n",
         "\n" + " " * 999,
     ),
 ]

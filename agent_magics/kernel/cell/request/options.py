@@ -8,13 +8,12 @@ from typing import Any
 
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import MagicArgumentParser
-from IPython.utils.process import arg_split
 
+from agent_magics.kernel.typed_words import split_words
 from agent_magics.protocol.errors import FatalError, short_message, typed_message
 from agent_magics.render.visible import show_hidden
 from agent_magics.text.brief import meant
 
-_QUOTED = re.compile(r"""^(--?[\w-]+=)?(["'])((?:(?!\2).)*)\2$""")
 _REFUSED = re.compile(r"""(["']).*?\1(?=$| \()""")
 _OF_MAPS, _NOT_IN_MAPS = ("ask_above", "parts", "batch", "engine"), ("plan", "prompt", "new")
 
@@ -40,7 +39,7 @@ def parse_options(parser: MagicArgumentParser, line: str) -> argparse.Namespace:
     options: argparse.Namespace
     parser.exit_on_error = False  # so that the sentence is ours
     try:
-        options, unknown = parser.parse_known_args(_words(line))
+        options, unknown = parser.parse_known_args(split_words(line))
     except argparse.ArgumentError as error:
         raise FatalError(_misused(parser, error)) from None
     if not unknown:
@@ -70,14 +69,6 @@ def _misused(parser: argparse.ArgumentParser, error: argparse.ArgumentError) -> 
         return f"{name} does not take {given[0]}; {meant(given[0][1:-1], action.choices)}"
     takes = "no value" if action.nargs == 0 else "a number"
     return f"{name} takes {takes}, not {given[0]}."
-
-
-def _words(line: str) -> list[str]:
-    """Split a line at white space outside of quotes; words that stand in quotes lose them."""
-    try:
-        return [_QUOTED.sub(r"\1\3", word) for word in arg_split(line)]
-    except ValueError:
-        raise FatalError("A quotation mark is missing in the line of %%agent.") from None
 
 
 def _check_values(options: argparse.Namespace) -> None:

@@ -1,7 +1,6 @@
 """Turns the text and the options of one ``%%agent`` cell into a prompt and its turn's settings."""
 
 import re
-import shlex
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,10 +12,11 @@ from agent_magics.kernel.cell.request.options import read_type
 from agent_magics.kernel.cell.request.rerecording import Rerecording
 from agent_magics.kernel.lab.page_tools import PageTools
 from agent_magics.kernel.live.namespace import interpolate, own_tools
+from agent_magics.kernel.typed_words import split_words
 from agent_magics.models.recordings.writing import recording_beside_notebook
 from agent_magics.project.prompts import fill_prompt, find_prompts
 from agent_magics.protocol.config import Where
-from agent_magics.protocol.errors import FatalError, clause
+from agent_magics.protocol.errors import FatalError
 from agent_magics.settings.table import settings_in
 from agent_magics.settings.validation import validated
 from agent_magics.tools.catalog.sources import entries_of
@@ -47,7 +47,7 @@ class CellReader:
         """
         namespace = self._shell.user_ns
         workspace = validated({"cwd": self._settings.cwd or "."})["cwd"]
-        words, text = options.prompt, cell.strip()
+        words, text = options.prompt, text_of(cell)
         if not words:
             words, text = split_prompt(text, workspace)
         named = read_prompt(words, workspace, namespace) if words else ""
@@ -138,7 +138,13 @@ def _split_at_commas(names: Sequence[str] | None) -> list[str]:
     return [name for words in names or () for name in words.split(",") if name]
 
 
-_NAMED = re.compile(r"/([\w-]{1,64})(?:[ \t][^\n]*)?(?:\n|\Z)")
+_BLANK_LINES = re.compile(r"\A(?:[^\S\n]*\n)+")
+_NAMED = re.compile(r"[ \t]*/([\w-]{1,64})(?:[ \t][^\n]*)?(?:\n|\Z)")
+
+
+def text_of(cell: str) -> str:
+    """Return a cell's text without blank lines around it; its first line keeps its margin."""
+    return _BLANK_LINES.sub("", cell).rstrip()
 
 
 def split_prompt(text: str, workspace: Path) -> tuple[list[str], str]:
@@ -156,25 +162,22 @@ def split_prompt(text: str, workspace: Path) -> tuple[list[str], str]:
     line = _NAMED.match(text)
     if line is None or line[1] not in {each.name for each in find_prompts(workspace)}:
         return [], text
-    return [line[0][1:].rstrip()], text[line.end() :].strip()
+    return split_words(line[0].strip()[1:]), text_of(text[line.end() :])
 
 
 def read_prompt(words: Sequence[str], workspace: Path, namespace: dict[str, object]) -> str:
     """Return the text of a named prompt.
 
     Args:
-        words: the name, then ``field=value``; a value may stand in quotes, and ``{{expression}}``
-            in it is replaced as in a cell.
+        words: the name, then ``field=value``; ``{{expression}}`` in a value is replaced as in a
+            cell.
         workspace: the folder of the agent.
         namespace: the person's variables.
 
     Raises:
         FatalError: there is no such prompt, or the fields do not fit.
     """
-    try:  # split again: IPython splits values in quotes at spaces, too
-        name, *pairs = shlex.split(" ".join(words))
-    except ValueError as error:
-        raise FatalError(f"The quotes after --prompt do not fit: {clause(error)}.") from None
+    name, *pairs = words
     values = dict[str, str]()
     for pair in pairs:
         field, equals, value = pair.partition("=")

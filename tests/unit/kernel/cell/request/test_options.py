@@ -10,7 +10,7 @@ from agent_magics.protocol.errors import FatalError
 
 PARSER: MagicArgumentParser = AgentMagics.agent.parser  # type: ignore[attr-defined]
 OPTIONS = [action for action in PARSER._actions if action.option_strings]
-WRONG = ("maybe", "mayb'e", "never(always)", '"', "no:'one'", "o'n\"")
+WRONG = ("maybe", "mayb'e", "never(always)", "no:'one'", "o'n\"")
 
 
 def _said(line: str) -> str:
@@ -34,3 +34,18 @@ def test_a_value_that_does_not_fit_is_quoted(value: str) -> None:
     assert said.startswith(f"--approval does not take {value!r}; ")
     assert all(each in said for each in ApprovalPolicy) or "did you mean" in said
     assert _said(f"--max-turns={value}") == f"--max-turns takes a number, not {value!r}."
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "value"),
+    [
+        ('--output="dict[str, int]"', "output", "dict[str, int]"),
+        ('--output \'Literal["a b", "c"]\'', "output", 'Literal["a b", "c"]'),
+        ('--map="df[df.x > 3]"', "map", "df[df.x > 3]"),
+        ('--map df[["a","b"]]', "map", 'df[["a","b"]]'),
+        (r"--replay=C:\new\a.jsonl", "replay", r"C:\new\a.jsonl"),
+        (r'--prompt p f="C:\a  b" g={{d["a b"]}}', "prompt", ["p", r"f=C:\a  b", 'g={{d["a b"]}}']),
+    ],
+)
+def test_a_value_is_what_stands_between_its_quotes(line: str, name: str, value: object) -> None:
+    assert getattr(parse_options(PARSER, line), name) == value

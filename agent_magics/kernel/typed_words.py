@@ -1,0 +1,38 @@
+r"""Splits what a person types on a line into words, and leaves what stands in them as it is.
+
+A shell would take out the backslashes of ``C:\data`` and ``\frac``, and quotes in expressions.
+"""
+
+import re
+
+from agent_magics.protocol.errors import FatalError
+
+# An expression in a prompt; bounded, since many braces without an end would take long.
+_PART = r"\{\{.{1,1000}?\}\}"
+# Quotes begin and end a word or a value, which may have a name of its own (`--env=KEY="a b"`).
+_WORD = re.compile(
+    rf"""(?P<name>(?:[\w-]+=){{0,2}})(?P<sign>["'])(?P<quoted>(?>{_PART}|.)*?)(?P=sign)(?=\s|\Z)"""
+    rf"|(?P<plain>(?>{_PART}|\S)++)",
+    re.DOTALL,
+)
+_OPENED = re.compile(r"""(?:[\w-]+=){0,2}["']""")
+
+
+def split_words(line: str) -> list[str]:
+    r"""Split a line at white space outside of quotes and of ``{{expressions}}``.
+
+    Quotes around a word, or behind its ``name=``, are taken out: ``f="the EU"`` is ``f=the EU``.
+    Other quotes, and all backslashes, are text.
+
+    Raises:
+        FatalError: a quotation mark has no partner.
+    """
+    return [_read(word) for word in _WORD.finditer(line)]
+
+
+def _read(word: re.Match[str]) -> str:
+    if word["sign"]:
+        return word["name"] + word["quoted"]
+    if _OPENED.match(word["plain"]):
+        raise FatalError("A quotation mark is missing in this line.")
+    return word["plain"]
