@@ -86,6 +86,11 @@ export class Feet {
     this._place(cell, foot);
   }
 
+  /** Put each foot to its cell: one that was moved is drawn anew. */
+  place(): void {
+    [...this._feet].forEach(([cell, foot]) => this._place(cell, foot));
+  }
+
   /** The turns have ended with the kernel; words that were not sent stay here too. */
   dispose(): void {
     [...this._feet.keys()].forEach(cell => this.end(cell));

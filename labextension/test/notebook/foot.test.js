@@ -32,7 +32,7 @@ function atWork() {
   };
   const show = () => feet.show(DATA);
   show();
-  return { answers, ask, press, show };
+  return { answers, ask, cell, feet, press, show };
 }
 
 test('one button answers those questions that it counts, and none that has come since', t => {
@@ -60,4 +60,12 @@ test('a question that was answered meanwhile is not answered again', t => {
   first.dataset.answered = 'true';
   press('Approve all 2');
   assert.deepEqual(answers, ['approve second']);
+});
+
+test('the line of a cell that is moved comes along, though the kernel says nothing meanwhile', t => {
+  t.mock.timers.enable({ apis: ['setInterval'] });
+  const { cell, feet } = atWork();
+  cell.node = new Element('div'); // JupyterLab draws it anew
+  feet.place();
+  assert.equal(cell.node.querySelectorAll('.am-foot').length, 1);
 });
