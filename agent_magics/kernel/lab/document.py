@@ -113,7 +113,7 @@ class LabDocument:
             async with asyncio.timeout(LIMIT):
                 reply = await answer
         except TimeoutError:
-            self._link.drop(page)
+            self._link.dismiss(page)
             raise RespondToModel(
                 f"The page with {page.path} did not answer within {LIMIT:.0f} s. Whether it did "
                 "what was asked is not known; read the notebook again."

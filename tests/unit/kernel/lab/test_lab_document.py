@@ -1,9 +1,14 @@
-"""What stands in a cell is what the page shows there."""
+"""What stands in a cell is what the page shows; a page that is silent may come again."""
+
+import asyncio
 
 import pytest
 
+from agent_magics.kernel.lab import document as lab_document
 from agent_magics.kernel.lab.document import LabDocument
-from agent_magics.kernel.lab.link import LabLink
+from agent_magics.kernel.lab.link import CellRef, LabLink
+from agent_magics.protocol.errors import RespondToModel
+from tests.unit.kernel.lab.test_lab_link import KernelWithComms
 
 
 @pytest.mark.parametrize("end", ["\r\n", "\r"], ids=["of Windows", "returns"])
@@ -19,3 +24,19 @@ def test_paragraphs_of_a_person_are_kept_whatever_their_lines_end_in() -> None:
     own = "<b>mine</b>"
     written = document.as_written("markdown", f"{own}\n\nnew", before=f"{own}\r\n\r\nold")
     assert written == f"{own}\n\nnew"
+
+
+def test_a_page_that_is_silent_is_told_that_it_is_taken_for_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lab_document, "LIMIT", 0.01)
+    link = LabLink(kernel := KernelWithComms())
+    link.askers["turn"] = CellRef("cell", "me")
+    link._let_in("comm", {"inbox": "i", "client": "me", "path": "a.ipynb"})
+    with pytest.raises(RespondToModel, match="did not answer"):
+        asyncio.run(LabDocument(link).request("turn", "read"))
+    assert kernel.session.sent[-1] == {"type": "goodbye", "again": True}
+    assert link.pages == ()
+    knock = {"type": "knock", "inbox": "i", "client": "me", "path": "a.ipynb"}
+    link._control(None, None, {"content": {"comm_id": "again", "data": knock}})
+    assert [page.comm_ids for page in link.pages] == [{"again"}]
