@@ -17,7 +17,8 @@ type Data = { [key: string]: Json };
 /**
  * The page speaks on a comm of its own, on which the kernel never does: a kernel (ipykernel 7)
  * hands a comm's messages to the shell that last spoke on it, and that one may be busy. What the
- * kernel says comes under another id, which needs no comm.
+ * kernel says comes under another id, which needs no comm. A connection that has no comms, since the
+ * page has another one to the same kernel, speaks on the control channel, under an id of its own.
  */
 export class Line {
   /** @param _hello - what the page says of itself. */
@@ -43,7 +44,7 @@ export class Line {
     if (this._isDisposed || this._isGone) {
       return;
     }
-    if (answered) {
+    if (answered && this.kernel.handleComms) {
       const comm = this.kernel.createComm(TARGET);
       await this._findWay(comm);
       this._knock(comm);
@@ -55,8 +56,13 @@ export class Line {
 
   /** Ask to be let in: a kernel with agent_magics says welcome, others close the comm. */
   knock(): void {
-    if (!this.isOpen && !this._isDisposed && !this._isGone) {
+    if (this.isOpen || this._isDisposed || this._isGone) {
+      return;
+    }
+    if (this.kernel.handleComms) {
       this._knock(this.kernel.createComm(TARGET));
+    } else {
+      void this._knockBehind();
     }
   }
 
@@ -126,6 +132,18 @@ export class Line {
     }
     this._comms.set(comm.commId, comm);
     comm.open({ ...this._hello(), inbox: this._inbox });
+  }
+
+  /** Knock once the kernel has done what it was asked before: the control channel waits for nothing. */
+  private async _knockBehind(): Promise<void> {
+    try {
+      await this.kernel.requestKernelInfo();
+    } catch {
+      return; // it has ended
+    }
+    if (!this.isOpen && !this._isDisposed && !this._isGone) {
+      this._knockByControl();
+    }
   }
 
   private _knockByControl(): void {

@@ -12,6 +12,7 @@ class BusyKernel {
   clientId = 'client';
   username = '';
   isDisposed = false;
+  handleComms = true;
   waiting = [];
   heard = [];
 
@@ -179,4 +180,44 @@ test('a page that the kernel took for gone comes again, whatever the kernel does
   assert.equal(kernel.waiting.length, 2);
   line.knock();
   assert.equal(kernel.waiting.length, 3);
+});
+
+test('a connection without comms, which another one of the page has, does all by the control channel', async () => {
+  const kernel = new BusyKernel();
+  kernel.handleComms = false;
+  kernel.createComm = () => assert.fail('Comms are disabled on this kernel connection');
+  let done = null;
+  kernel.requestKernelInfo = () => new Promise(resolve => (done = resolve));
+  const line = new Line(kernel, () => ({}));
+  const heard = [];
+  line.heard.connect((_, { type }) => heard.push(type));
+  await line.begin();
+  kernel.letIn(0);
+  await new Promise(setImmediate);
+  assert.ok(line.send({ type: 'stop' }));
+
+  // agent_magics is loaded anew: the control channel must wait for the cell that does so.
+  kernel.say(0, { type: 'goodbye' });
+  await new Promise(setImmediate);
+  assert.equal(kernel.waiting.length, 1);
+  done();
+  await new Promise(setImmediate);
+  kernel.letIn(1);
+  await new Promise(setImmediate);
+  line.dispose();
+  const [[first], [second]] = kernel.waiting;
+  assert.deepEqual(kernel.heard, [
+    ...['knock', 'ping', 'stop'].map(type => [first, type]),
+    ...['knock', 'ping', 'bye'].map(type => [second, type])
+  ]);
+  assert.deepEqual(heard, ['welcome', 'goodbye', 'welcome']);
+});
+
+test('where the kernel ends before a connection without comms could knock, nothing fails', async () => {
+  const kernel = new BusyKernel();
+  kernel.handleComms = false;
+  kernel.requestKernelInfo = () => Promise.reject(new Error('Canceled future'));
+  new Line(kernel, () => ({})).knock();
+  await new Promise(setImmediate);
+  assert.deepEqual(kernel.heard, []);
 });

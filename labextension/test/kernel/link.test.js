@@ -44,6 +44,7 @@ async function connect() {
     username: '',
     status: 'idle',
     isDisposed: false,
+    handleComms: true,
     info: Promise.resolve({}),
     anyMessage: new Counted(),
     statusChanged: new Counted(),
