@@ -40,7 +40,7 @@ class Overview:
     def __init__(self, lab: LabLink, agents_now: "Callable[[], NotebookAgents | None]") -> None:
         self._lab = lab
         self._agents_now = agents_now
-        self._sent: dict[str, Data] = {}  # by the page's inbox
+        self._sent: dict[Page, Data] = {}  # one that knocks again is another: it has forgotten all
         self._recorded: list[RecordedConversation] = []
         self._listed_at = 0.0
         self._at_work: set[str] = set()
@@ -63,8 +63,7 @@ class Overview:
             state = self._state()
             if self._has_ended(state["agents"]):
                 self._listed_at = 0.0
-            inboxes = {page.inbox for page in pages}
-            self._sent = {inbox: sent for inbox, sent in self._sent.items() if inbox in inboxes}
+            self._sent = {page: sent for page, sent in self._sent.items() if page in pages}
             for page in pages:
                 self._tell(page, {**state, **self._found(page.watching or "")})
             await asyncio.sleep(INTERVAL if self._listed_at else 0)
@@ -76,8 +75,8 @@ class Overview:
         return bool(before - self._at_work)
 
     def _tell(self, page: Page, state: Data) -> None:
-        if self._sent.get(page.inbox) != state:
-            self._sent[page.inbox] = state
+        if self._sent.get(page) != state:
+            self._sent[page] = state
             page.say("overview", **state)
 
     def _state(self) -> Data:

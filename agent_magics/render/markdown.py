@@ -19,6 +19,7 @@ from markdown_it.token import Token
 from markdown_it.tree import SyntaxTreeNode
 
 from agent_magics.render.formulas import find_formulas, write_formula
+from agent_magics.text.line_ends import with_newlines
 
 _SEPARATORS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x85\u2028\u2029]")
 _TICKS = re.compile(r"`+")
@@ -161,7 +162,7 @@ def _prose_line(line: str) -> str:
 
 
 def _without_separators(text: str) -> str:
-    return _SEPARATORS.sub(" ", text.replace("\r\n", "\n").replace("\r", "\n"))
+    return _SEPARATORS.sub(" ", with_newlines(text))
 
 
 @cache

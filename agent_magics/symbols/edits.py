@@ -19,6 +19,7 @@ from agent_magics.symbols.python_syntax import parse_python
 from agent_magics.symbols.text import SourceText
 from agent_magics.symbols.tree_sitter import ends_in_comment, has_grammar, string_lines
 from agent_magics.symbols.types import Position, Range, Symbol, TextEdit
+from agent_magics.text.line_ends import with_newlines
 
 # Formatted strings are one token each before Python 3.12.
 _FORMAT_START = getattr(tokenize, "FSTRING_START", -1)
@@ -220,7 +221,7 @@ def _indent_of(line: str) -> str:
 
 
 def _plain(text: str) -> str:
-    return text.replace("\r\n", "\n").replace("\r", "\n").strip("\n")
+    return with_newlines(text).strip("\n")
 
 
 def _placed(text: str, source: SourceText, symbol: Symbol) -> str:

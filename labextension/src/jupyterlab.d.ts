@@ -40,7 +40,9 @@ declare module '@jupyterlab/application' {
         readonly runningChanged: ISignal<unknown, SessionModel[]>;
         running(): IterableIterator<SessionModel>;
       };
-      readonly kernels: { connectTo(options: { model: { id: string; name: string } }): Kernel };
+      readonly kernels: {
+        connectTo(options: { model: { id: string; name: string }; handleComms: boolean }): Kernel;
+      };
       readonly contents: { get(path: string, options: { content: boolean }): Promise<FileModel> };
     };
   }
@@ -270,12 +272,16 @@ declare module '@jupyterlab/notebook' {
     readonly username: string;
     readonly isDisposed: boolean;
     readonly supportsSubshells?: boolean;
+    /** Of the connections that a page has to one kernel only one has comms. */
+    readonly handleComms: boolean;
     readonly info: Promise<unknown>;
     readonly iopubMessage: ISignal<Kernel, Message>;
     readonly statusChanged: ISignal<Kernel, string>;
     readonly anyMessage: ISignal<Kernel, { msg: Message; direction: 'send' | 'recv' }>;
     readonly status: string;
     createComm(target: string, id?: string): Comm;
+    /** Answered once the kernel has done what it was asked before. */
+    requestKernelInfo(): Promise<unknown>;
     sendControlMessage(message: unknown, expectReply?: boolean): Future;
     requestExecute(content: {
       code: string;

@@ -13,6 +13,7 @@ from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.protocol.errors import FatalError, clause
 from agent_magics.render.markdown import code_span, fenced
 from agent_magics.text.brief import number_of
+from agent_magics.text.line_ends import with_newlines
 
 
 def codes_of(notebook: NotebookAgents, name: str) -> list[RanCode]:
@@ -98,7 +99,7 @@ def _cells_of(number: int, ran: RanCode) -> list[dict[str, Any]]:
         "id": f"code-{number}",
         "metadata": {"tags": ["scratch"]} if note else {},
         "outputs": [],
-        "source": ran.code.rstrip().splitlines(keepends=True),
+        "source": with_newlines(ran.code).rstrip().splitlines(keepends=True),
     }
     above = {"cell_type": "markdown", "id": f"text-{number}", "metadata": {}, "source": [note]}
     return [above, cell] if note else [cell]

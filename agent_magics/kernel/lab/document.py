@@ -11,6 +11,7 @@ from agent_magics.engine.foreground.interrupt import interruptible
 from agent_magics.kernel.lab.link import CellRef, LabLink, Page
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.render.markdown import make_harmless
+from agent_magics.text.line_ends import with_newlines
 
 # Seconds for a page's reply; a closed page sends none.
 LIMIT = 15.0
@@ -82,8 +83,15 @@ class LabDocument:
         return self._kinds[cell_id]
 
     def as_written(self, kind: str, source: str, before: str = "") -> str:
-        """Return a model's text for a cell; Markdown without active content."""
-        return make_harmless(source, before=before) if kind == "markdown" else source
+        r"""Return a model's text for a cell; Markdown without active content.
+
+        Lines end in ``\n``: JupyterLab's editor counts ``\r\n`` as one character, the document as
+        two, so what a person typed below would go elsewhere than it is shown.
+        """
+        source = with_newlines(source)
+        if kind != "markdown":
+            return source
+        return make_harmless(source, before=with_newlines(before))
 
     async def request(self, turn_id: str, op: str, **fields: Any) -> Any:
         """Send a request to the notebook's page and return its reply.
@@ -105,7 +113,7 @@ class LabDocument:
             async with asyncio.timeout(LIMIT):
                 reply = await answer
         except TimeoutError:
-            self._link.drop(page)
+            self._link.dismiss(page)
             raise RespondToModel(
                 f"The page with {page.path} did not answer within {LIMIT:.0f} s. Whether it did "
                 "what was asked is not known; read the notebook again."

@@ -213,7 +213,7 @@ class LabLink:
             page.comm_ids |= earlier.comm_ids
         self._pages[page.inbox] = page  # the newest last
         if len(self._pages) > MOST_PAGES:
-            self.drop(next(iter(self._pages.values())))
+            self.dismiss(next(iter(self._pages.values())))
         if not (page.is_watcher or self.reach):
             self._pinged.clear()  # it was a page that has left
         page.say("welcome", comm=comm_id)
@@ -345,6 +345,11 @@ class LabLink:
         for asker in tuple(self.askers.values()):
             if asker.cell in cells and asker.client == client:
                 asker.stop()
+
+    def dismiss(self, page: Page) -> None:
+        """Remove a page that is silent or one too many; if it is still there, it knocks again."""
+        page.say("goodbye", again=True)
+        self.drop(page)
 
     def drop(self, page: Page) -> None:
         """Remove a disconnected page; its pending requests fail."""

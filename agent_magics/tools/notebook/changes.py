@@ -18,6 +18,7 @@ from agent_magics.protocol.errors import RespondToModel, full_message
 from agent_magics.protocol.events import CellChanged, PatchApplyEnd
 from agent_magics.protocol.items import InputImage, InputText, Json
 from agent_magics.protocol.tools import ToolOutput
+from agent_magics.text.line_ends import with_newlines
 from agent_magics.tools.notebook.cells import document_of
 
 _REASON = "it changes the notebook that is open in front of you"
@@ -154,7 +155,7 @@ async def notebook_edit_cell(
 
 def _note_of_rewriting(source: str, written: str) -> str:
     """Return a note where a cell's text differs from what the model wrote; else ""."""
-    if written == source:
+    if written == with_newlines(source):
         return ""
     return f" Pictures, HTML and signs that could act are written otherwise; it reads:\n{written}"
 

@@ -33,5 +33,6 @@ export function makePrompt(source: string, error: Output, variables: string[]): 
 function fence(text: string, language: string): string {
   const longest = Math.max(2, ...[...text.matchAll(/`{3,}/g)].map(([ticks]) => ticks.length));
   const ticks = '`'.repeat(longest + 1);
-  return `${ticks}${language}\n${text.trimEnd()}\n${ticks}`;
+  // A cell's lines end in newlines: its editor counts "\r\n" as one character.
+  return `${ticks}${language}\n${text.trimEnd().replace(/\r\n?/g, '\n')}\n${ticks}`;
 }

@@ -66,11 +66,9 @@ export class Elsewhere {
       // Meanwhile somebody may have looked away and back, or opened it.
       const isWanted = this._wanted.has(id) && !this._lines.has(id);
       if (isWanted && sources.some(source => MENTIONED.test(source))) {
-        const line = new Line(this._services.kernels.connectTo({ model: kernel! }), () => ({
-          version: 1,
-          path,
-          watcher: true
-        }));
+        // The comms stay for the notebook, which this page may open: it could draw no widget without.
+        const connection = this._services.kernels.connectTo({ model: kernel!, handleComms: false });
+        const line = new Line(connection, () => ({ version: 1, path, watcher: true }));
         line.heard.connect((_, data) => {
           if (data.type === 'welcome') {
             this._around.add({ line, path, panel: null });

@@ -9,13 +9,16 @@ const CONTROL = 'agent_magics_message';
 /** Milliseconds that a kernel may take to start a subshell, and to say who it is. */
 const SUBSHELL_LIMIT = 5_000;
 const INFO_LIMIT = 2_000;
+/** Milliseconds after a welcome in which a kernel that sends the page away means it. */
+const LATELY = 10_000;
 
 type Data = { [key: string]: Json };
 
 /**
  * The page speaks on a comm of its own, on which the kernel never does: a kernel (ipykernel 7)
  * hands a comm's messages to the shell that last spoke on it, and that one may be busy. What the
- * kernel says comes under another id, which needs no comm.
+ * kernel says comes under another id, which needs no comm. A connection that has no comms, since the
+ * page has another one to the same kernel, speaks on the control channel, under an id of its own.
  */
 export class Line {
   /** @param _hello - what the page says of itself. */
@@ -32,7 +35,7 @@ export class Line {
   }
 
   get isOpen(): boolean {
-    return this._comm !== null && !this._comm.isDisposed;
+    return this._comms.has(this._id) && !this._comms.get(this._id)?.isDisposed;
   }
 
   /** Knock at a kernel that may be running since long, whatever it does now. */
@@ -41,35 +44,38 @@ export class Line {
     if (this._isDisposed || this._isGone) {
       return;
     }
-    const comm = this.kernel.createComm(TARGET);
-    if (answered) {
+    if (answered && this.kernel.handleComms) {
+      const comm = this.kernel.createComm(TARGET);
       await this._findWay(comm);
       this._knock(comm);
     } else {
       // Its main thread is busy, perhaps with the cell that this page ran before it was reloaded.
-      this._comms.set(comm.commId, comm);
-      this._unopened = comm;
-      this._sendControl(comm, { type: 'knock', ...this._hello(), inbox: this._inbox });
+      this._knockByControl();
     }
   }
 
   /** Ask to be let in: a kernel with agent_magics says welcome, others close the comm. */
   knock(): void {
-    if (!this.isOpen && !this._isDisposed && !this._isGone) {
+    if (this.isOpen || this._isDisposed || this._isGone) {
+      return;
+    }
+    if (this.kernel.handleComms) {
       this._knock(this.kernel.createComm(TARGET));
+    } else {
+      void this._knockBehind();
     }
   }
 
   /** Send what is for the kernel; false where no comm is open. */
   send(data: Data): boolean {
-    const comm = this._comm;
-    if (comm === null || comm.isDisposed || this._isGone) {
+    if (!this.isOpen || this._isGone) {
       return false;
     }
-    if (comm.subshellId && comm !== this._unopened) {
+    const comm = this._comms.get(this._id);
+    if (comm?.subshellId) {
       comm.send(data);
     } else {
-      this._sendControl(comm, data);
+      this._sendControl(this._id, data);
     }
     return true;
   }
@@ -101,7 +107,6 @@ export class Line {
 
   /** The kernel ends or starts anew: what the one that ends still says is not heard. */
   forget(): void {
-    this._comm = null;
     this._comms.clear();
     this._inbox = UUID.uuid4();
   }
@@ -110,10 +115,10 @@ export class Line {
     this._isDisposed = true;
     this.kernel.iopubMessage.disconnect(this._onMessage, this);
     this.send({ type: 'bye' });
-    for (const comm of this._isGone ? [] : this._comms.values()) {
-      this._takeBack(comm);
+    this._comms.delete(this._id);
+    if (!this._isGone) {
+      this._comms.forEach((comm, id) => this._takeBack(id, comm));
     }
-    this._comm = null;
   }
 
   /** To a kernel that has ended nothing can be sent: JupyterLab throws. */
@@ -129,14 +134,29 @@ export class Line {
     comm.open({ ...this._hello(), inbox: this._inbox });
   }
 
-  /** Close a comm behind its knock: the kernel may not have come to it yet, and would let in who has gone. */
-  private _takeBack(comm: Comm): void {
-    if (comm === this._comm || comm.isDisposed) {
-      return;
+  /** Knock once the kernel has done what it was asked before: the control channel waits for nothing. */
+  private async _knockBehind(): Promise<void> {
+    try {
+      await this.kernel.requestKernelInfo();
+    } catch {
+      return; // it has ended
     }
-    if (comm === this._unopened) {
-      this._sendControl(comm, { type: 'bye' });
-    } else {
+    if (!this.isOpen && !this._isDisposed && !this._isGone) {
+      this._knockByControl();
+    }
+  }
+
+  private _knockByControl(): void {
+    const id = UUID.uuid4();
+    this._comms.set(id, null);
+    this._sendControl(id, { type: 'knock', ...this._hello(), inbox: this._inbox });
+  }
+
+  /** Close a comm behind its knock: the kernel may not have come to it yet, and would let in who has gone. */
+  private _takeBack(id: string, comm: Comm | null): void {
+    if (comm === null) {
+      this._sendControl(id, { type: 'bye' });
+    } else if (!comm.isDisposed) {
       comm.close();
     }
   }
@@ -154,22 +174,31 @@ export class Line {
       return;
     }
     if (data.type === 'goodbye') {
-      // agent_magics was unloaded; where it is loaded again in the same breath, it hears this.
-      this._comm = null;
       this._comms.clear();
-      this.knock();
+      this._comeAgain(data.again === true);
     }
     this._heard.emit(data);
+  }
+
+  /** @param again - the kernel took this page for gone, or has too many; else agent_magics was unloaded. */
+  private _comeAgain(again: boolean): void {
+    if (!again) {
+      this.knock(); // where it is loaded again in the same breath, it hears this
+    } else if (performance.now() - this._enteredAt > LATELY) {
+      // Its main thread is at work. Pages that are too many do not push each other out for ever.
+      this._knockByControl();
+    }
   }
 
   private async _enter(welcome: Data): Promise<void> {
     // Each cell that was run before the first welcome has knocked; the kernel knows the page by the
     // last comm that it has let in, and so does the page.
-    const comm = this._comms.get(String(welcome.comm));
-    if (comm !== undefined) {
-      this._comm = comm;
-      await this._findWay(comm);
-      if (this._comm !== comm) {
+    const id = String(welcome.comm);
+    if (this._comms.has(id)) {
+      this._id = id;
+      this._enteredAt = performance.now();
+      await this._findWay(this._comms.get(id));
+      if (this._id !== id || !this.isOpen) {
         return; // the kernel has ended meanwhile, or has let in another comm
       }
       this.send({ type: 'ping' });
@@ -178,13 +207,13 @@ export class Line {
   }
 
   /** A subshell, else the control channel: a way in while the main thread is busy. */
-  private async _findWay(comm: Comm): Promise<void> {
-    if (this.kernel.supportsSubshells && comm.subshellStarted) {
+  private async _findWay(comm: Comm | null | undefined): Promise<void> {
+    if (this.kernel.supportsSubshells && comm?.subshellStarted) {
       await within(SUBSHELL_LIMIT, comm.subshellStarted);
     }
   }
 
-  private _sendControl(comm: Comm, data: Data): void {
+  private _sendControl(id: string, data: Data): void {
     this.kernel.sendControlMessage({
       channel: 'control',
       header: {
@@ -197,15 +226,16 @@ export class Line {
       },
       parent_header: {},
       metadata: {},
-      content: { comm_id: comm.commId, data },
+      content: { comm_id: id, data },
       buffers: []
     });
   }
 
-  private _comm: Comm | null = null;
-  /** The comm that a busy kernel was told of on the control channel alone. */
-  private _unopened: Comm | null = null;
-  private _comms = new Map<string, Comm>();
+  /** What the page has knocked by; null for an id that only the control channel knows. */
+  private _comms = new Map<string, Comm | null>();
+  /** The one of them by which the page was let in. */
+  private _id = '';
+  private _enteredAt = -Infinity;
   private _heard = new Signal<this, Data>(this);
   private _inbox = UUID.uuid4();
   private _isDisposed = false;

@@ -188,7 +188,7 @@ export class Link {
     this._around.remove(this._line);
   }
 
-  /** Tell of deleted cells, and settle copies, a moment later: a cell that is moved goes, and comes back. */
+  /** Tell of deleted cells, settle copies and draw anew, a moment later: a cell that is moved goes, and comes back. */
   private _onCells(): void {
     clearTimeout(this._counting);
     this._counting = setTimeout(() => {
@@ -199,6 +199,8 @@ export class Link {
         this._line.send({ type: 'gone', cells: gone });
       }
       settleAll(this._panel, new Set([...this._cells].filter(id => !before.has(id))));
+      this._feet.place();
+      void this._marks.look();
     }, MOVING);
   }
 

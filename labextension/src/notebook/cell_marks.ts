@@ -2,7 +2,7 @@
 
 import type { Json, NotebookPanel } from '@jupyterlab/notebook';
 
-import { make, makeButton, makeButtons } from '../page/elements.js';
+import { findCell, make, makeButton, makeButtons } from '../page/elements.js';
 import { drawDiff } from '../render/changes.js';
 import { countChanges, showInvisible } from '../text/plain.js';
 import { trans } from '../text/translation.js';
@@ -31,8 +31,10 @@ export class CellMarks {
       return;
     }
     const changes = new Map(answer.cells.map(change => [change.way.cell, change]));
-    for (const [cell, { diff }] of this._marks) {
-      if (changes.get(cell)?.diff !== diff) {
+    for (const [cell, { node, diff }] of this._marks) {
+      // One that was moved is drawn anew.
+      const isThere = node.parentElement === findCell(this._panel, cell)?.node;
+      if (changes.get(cell)?.diff !== diff || !isThere) {
         this._remove(cell);
       }
     }

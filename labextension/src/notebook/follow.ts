@@ -22,30 +22,27 @@ export class Follow {
     this._resized = new ResizeObserver(() => this._keep());
   }
 
-  /** Follow a cell whose agent is at work, if the reader sees it now. */
+  /** Follow a cell whose agent begins its work, if the reader sees it now; again where it was moved. */
   begin(id: string): void {
     const cell = findCell(this._panel, id)?.node;
-    if (cell === undefined || (cell === this._cell && this._ending === undefined)) {
+    const isNew = !this._atWork.has(id);
+    // The kernel tells of each cell at work again and again, and of several by turns.
+    if (cell === undefined || !(isNew || (id === this._followed && cell !== this._cell))) {
       return;
     }
-    this._leave();
-    this._cell = cell;
-    this._scroller = scrollerOf(cell);
-    const view = this._scroller.getBoundingClientRect();
-    const { top, bottom } = cell.getBoundingClientRect();
-    this._follows = top < view.bottom && bottom > view.top;
-    for (const input of INPUTS) {
-      this._scroller.addEventListener(input, this._onInput, { passive: true });
+    this._atWork.add(id);
+    this._observe(id, cell);
+    if (isNew) {
+      const view = this._scroller!.getBoundingClientRect();
+      const { top, bottom } = cell.getBoundingClientRect();
+      this._follows = top < view.bottom && bottom > view.top;
     }
-    this._scroller.addEventListener('scroll', this._onScroll, { passive: true });
-    this._panel.node.append(this._button);
-    this._resized.observe(cell);
   }
 
   /** The turn has ended; its last outputs are still to come. */
   end(id: string): void {
-    const cell = this._cell;
-    if (cell !== null && findCell(this._panel, id)?.node === cell) {
+    this._atWork.delete(id);
+    if (id === this._followed) {
       this._button.remove(); // it leads to what is new, and the last outputs would show it again
       clearTimeout(this._ending);
       this._ending = setTimeout(() => this._leave(), LAST);
@@ -53,7 +50,21 @@ export class Follow {
   }
 
   dispose(): void {
+    this._atWork.clear();
     this._leave();
+  }
+
+  private _observe(id: string, cell: HTMLElement): void {
+    this._leave();
+    this._followed = id;
+    this._cell = cell;
+    this._scroller = scrollerOf(cell);
+    for (const input of INPUTS) {
+      this._scroller.addEventListener(input, this._onInput, { passive: true });
+    }
+    this._scroller.addEventListener('scroll', this._onScroll, { passive: true });
+    this._panel.node.append(this._button);
+    this._resized.observe(cell);
   }
 
   private _leave(): void {
@@ -66,7 +77,7 @@ export class Follow {
     this._scroller?.removeEventListener('scroll', this._onScroll);
     this._button.remove();
     this._button.hidden = true;
-    this._cell = this._scroller = null;
+    this._cell = this._scroller = this._followed = null;
   }
 
   /** Pixels of the cell below what is in sight. */
@@ -111,6 +122,8 @@ export class Follow {
   private _button = makeButton(`↓ ${trans.__('Follow')}`, '', () => this._resume());
   private _resized: ResizeObserver;
   private _ending: ReturnType<typeof setTimeout> | undefined;
+  private _atWork = new Set<string>();
+  private _followed: string | null = null;
   private _cell: HTMLElement | null = null;
   private _scroller: HTMLElement | null = null;
   private _follows = false;

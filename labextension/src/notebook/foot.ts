@@ -86,6 +86,11 @@ export class Feet {
     this._place(cell, foot);
   }
 
+  /** Put each foot to its cell: one that was moved is drawn anew. */
+  place(): void {
+    [...this._feet].forEach(([cell, foot]) => this._place(cell, foot));
+  }
+
   /** The turns have ended with the kernel; words that were not sent stay here too. */
   dispose(): void {
     [...this._feet.keys()].forEach(cell => this.end(cell));
@@ -201,6 +206,7 @@ class Foot {
   private _drawBar(): void {
     const open = this._open('');
     const safe = this._open(SAFE);
+    this._counted = open;
     this._bar.hidden = open.length < 2;
     const others = open.length - safe.length;
     this._asked.textContent = others
@@ -217,7 +223,10 @@ class Foot {
   }
 
   private _answerAll(decision: string): void {
-    for (const question of this._open(decision === 'approve' ? SAFE : '')) {
+    // Of one that has come since, the label says nothing.
+    const counted = this._counted;
+    const open = this._open(decision === 'approve' ? SAFE : '');
+    for (const question of open.filter(each => counted.includes(each))) {
       question.querySelector<HTMLElement>(`[data-decision=${decision}]`)?.click();
     }
     this._drawBar();
@@ -280,6 +289,8 @@ class Foot {
   private _asked = make('span', 'am-foot-doing');
   private _queue = make('ul', 'am-foot-queue');
   private _field = make('input', 'am-field');
+  /** The open questions of which the bar speaks. */
+  private _counted: HTMLElement[] = [];
   private _kept: HTMLElement[] = [];
   private _data: FootData | null = null;
   private _shown = '';

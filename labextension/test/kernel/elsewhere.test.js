@@ -6,7 +6,7 @@ import { Signal } from '@lumino/signaling';
 import { Around } from '../../lib/kernel/around.js';
 import { Elsewhere } from '../../lib/kernel/elsewhere.js';
 
-/** A kernel with agent_magics, as far as a line needs one. */
+/** A connection to a kernel with agent_magics, as far as a line needs one. */
 class Kernel {
   iopubMessage = new Signal(this);
   statusChanged = new Signal(this);
@@ -15,22 +15,27 @@ class Kernel {
   username = '';
   isDisposed = false;
 
-  constructor(id) {
+  constructor(id, handleComms) {
     this.id = id;
+    this.handleComms = handleComms;
   }
 
   createComm() {
-    return { commId: 'comm', isDisposed: false, open: hello => this._welcome(hello) };
+    assert.ok(this.handleComms, 'Comms are disabled on this kernel connection');
   }
 
-  sendControlMessage() {}
+  sendControlMessage({ content }) {
+    if (content.data.type === 'knock') {
+      this._welcome(content.comm_id, content.data);
+    }
+  }
 
   dispose() {
     this.isDisposed = true;
   }
 
-  _welcome({ inbox }) {
-    const data = { type: 'welcome', comm: 'comm' };
+  _welcome(comm, { inbox }) {
+    const data = { type: 'welcome', comm };
     const message = { header: { msg_type: 'comm_msg' }, content: { comm_id: inbox, data } };
     this.iopubMessage.emit(message);
   }
@@ -43,8 +48,10 @@ async function look() {
   const running = [{ type: 'notebook', path: 'a.ipynb', kernel: { id: 'k' } }];
   const sessions = { running: () => running, runningChanged: new Signal({}) };
   const contents = { get: async () => ({ content: { cells: [{ source: '%%agent\nHi.' }] } }) };
-  const connectTo = ({ model }) => {
-    kernels.push(new Kernel(model.id));
+  // As JupyterLab has it: what a page connects first has the comms, if it does not do without them.
+  const connectTo = ({ model, handleComms }) => {
+    const isTaken = kernels.some(each => each.id === model.id && each.handleComms);
+    kernels.push(new Kernel(model.id, handleComms ?? !isTaken));
     return kernels.at(-1);
   };
   const around = new Around();
@@ -56,7 +63,7 @@ async function look() {
   const added = new Promise(resolve => around.changed.connect(resolve));
   elsewhere.look(true);
   await added;
-  return { around, contents, elsewhere, kernels, open };
+  return { around, connectTo, contents, elsewhere, kernels, open };
 }
 
 test('a notebook that this page opens is not looked at twice', async () => {
@@ -93,4 +100,9 @@ test('who looks away and back while a file is read is connected once, and not to
     await new Promise(setImmediate);
     assert.deepEqual([around.places.length, kernels.length], isOpened ? [0, 1] : [1, 2]);
   }
+});
+
+test('the comms of a kernel stay for the notebook that is opened later', async () => {
+  const { connectTo } = await look();
+  assert.ok(connectTo({ model: { id: 'k' } }).handleComms);
 });

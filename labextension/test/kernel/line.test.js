@@ -12,6 +12,7 @@ class BusyKernel {
   clientId = 'client';
   username = '';
   isDisposed = false;
+  handleComms = true;
   waiting = [];
   heard = [];
 
@@ -20,13 +21,19 @@ class BusyKernel {
     return { commId, isDisposed: false, open: hello => this.waiting.push([commId, hello.inbox]) };
   }
 
-  sendControlMessage({ content }) {
-    this.heard.push([content.comm_id, content.data.type]);
+  sendControlMessage({ content: { comm_id, data } }) {
+    this.heard.push([comm_id, data.type]);
+    if (data.type === 'knock') {
+      this.waiting.push([comm_id, data.inbox]);
+    }
   }
 
   letIn(number) {
-    const [comm, inbox] = this.waiting[number];
-    const content = { comm_id: inbox, data: { type: 'welcome', comm } };
+    this.say(number, { type: 'welcome', comm: this.waiting[number][0] });
+  }
+
+  say(number, data) {
+    const content = { comm_id: this.waiting[number][1], data };
     this.iopubMessage.emit({ header: { msg_type: 'comm_msg' }, content });
   }
 }
@@ -100,24 +107,17 @@ test('a kernel that ends while it opens a subshell lets nobody in', async () => 
   assert.deepEqual(heard, []);
 });
 
-test('on a comm that was never opened nothing is sent but by the control channel', async () => {
+test('to a busy kernel all is said on the control channel, which knows no comm', async () => {
   const kernel = new BusyKernel();
   kernel.info = Promise.reject(new Error('busy'));
-  const send = () => assert.fail('No such comm');
-  kernel.createComm = () => ({ commId: 'late', isDisposed: false, subshellId: 'shell', send });
+  kernel.createComm = () => assert.fail('it is not opened');
   const line = new Line(kernel, () => ({}));
-  let inbox;
-  const { sendControlMessage } = kernel;
-  kernel.sendControlMessage = message => {
-    inbox ??= message.content.data.inbox;
-    sendControlMessage.call(kernel, message);
-  };
   await line.begin();
-  const content = { comm_id: inbox, data: { type: 'welcome', comm: 'late' } };
-  kernel.iopubMessage.emit({ header: { msg_type: 'comm_msg' }, content });
+  const [id] = kernel.heard[0];
+  kernel.letIn(0);
   await new Promise(setImmediate);
   line.send({ type: 'watch' });
-  assert.deepEqual(kernel.heard, ['knock', 'ping', 'watch'].map(type => ['late', type]));
+  assert.deepEqual(kernel.heard, ['knock', 'ping', 'watch'].map(type => [id, type]));
 });
 
 test('a page that goes before it is let in says so behind its knock', async () => {
@@ -133,9 +133,10 @@ test('a page that goes before it is let in says so behind its knock', async () =
     const line = new Line(kernel, () => ({}));
     await line.begin();
     line.dispose();
-    const isKnown = kernel.waiting.length > 0;
-    assert.deepEqual(closed, isKnown ? ['0'] : []);
-    assert.deepEqual(kernel.heard, isKnown ? [] : ['knock', 'bye'].map(type => ['0', type]));
+    const isOpened = kernel.heard.length === 0;
+    const [[id]] = kernel.waiting;
+    assert.deepEqual(closed, isOpened ? [id] : []);
+    assert.deepEqual(kernel.heard, isOpened ? [] : ['knock', 'bye'].map(type => [id, type]));
   }
 });
 
@@ -153,4 +154,70 @@ test('of a link that was loaded anew the old comm says nothing any more', async 
   kernel.letIn(1);
   await new Promise(setImmediate);
   assert.deepEqual(heard, ['welcome', 'goodbye', 'welcome']);
+});
+
+test('a page that the kernel took for gone comes again, whatever the kernel does, and is heard', async t => {
+  const kernel = new BusyKernel();
+  const line = new Line(kernel, () => ({ path: 'a.ipynb' }));
+  const heard = [];
+  line.heard.connect((_, { type }) => heard.push(type));
+  let now = 0;
+  t.mock.method(performance, 'now', () => now);
+  await line.begin();
+  kernel.letIn(0);
+  await new Promise(setImmediate);
+  now = 60_000;
+  kernel.say(0, { type: 'goodbye', again: true });
+  assert.equal(line.send({ type: 'stop' }), false);
+  kernel.letIn(1);
+  await new Promise(setImmediate);
+  assert.ok(line.send({ type: 'stop' }));
+  assert.deepEqual(kernel.heard.map(([, type]) => type), ['ping', 'knock', 'ping', 'stop']);
+  assert.deepEqual(heard, ['welcome', 'goodbye', 'welcome']);
+
+  // A kernel that has too many pages sends it away at once, and it stays there until it has a reason.
+  kernel.say(0, { type: 'goodbye', again: true });
+  assert.equal(kernel.waiting.length, 2);
+  line.knock();
+  assert.equal(kernel.waiting.length, 3);
+});
+
+test('a connection without comms, which another one of the page has, does all by the control channel', async () => {
+  const kernel = new BusyKernel();
+  kernel.handleComms = false;
+  kernel.createComm = () => assert.fail('Comms are disabled on this kernel connection');
+  let done = null;
+  kernel.requestKernelInfo = () => new Promise(resolve => (done = resolve));
+  const line = new Line(kernel, () => ({}));
+  const heard = [];
+  line.heard.connect((_, { type }) => heard.push(type));
+  await line.begin();
+  kernel.letIn(0);
+  await new Promise(setImmediate);
+  assert.ok(line.send({ type: 'stop' }));
+
+  // agent_magics is loaded anew: the control channel must wait for the cell that does so.
+  kernel.say(0, { type: 'goodbye' });
+  await new Promise(setImmediate);
+  assert.equal(kernel.waiting.length, 1);
+  done();
+  await new Promise(setImmediate);
+  kernel.letIn(1);
+  await new Promise(setImmediate);
+  line.dispose();
+  const [[first], [second]] = kernel.waiting;
+  assert.deepEqual(kernel.heard, [
+    ...['knock', 'ping', 'stop'].map(type => [first, type]),
+    ...['knock', 'ping', 'bye'].map(type => [second, type])
+  ]);
+  assert.deepEqual(heard, ['welcome', 'goodbye', 'welcome']);
+});
+
+test('where the kernel ends before a connection without comms could knock, nothing fails', async () => {
+  const kernel = new BusyKernel();
+  kernel.handleComms = false;
+  kernel.requestKernelInfo = () => Promise.reject(new Error('Canceled future'));
+  new Line(kernel, () => ({})).knock();
+  await new Promise(setImmediate);
+  assert.deepEqual(kernel.heard, []);
 });

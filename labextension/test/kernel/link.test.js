@@ -44,6 +44,7 @@ async function connect() {
     username: '',
     status: 'idle',
     isDisposed: false,
+    handleComms: true,
     info: Promise.resolve({}),
     anyMessage: new Counted(),
     statusChanged: new Counted(),
@@ -105,4 +106,17 @@ test('a view that is closed asks no more, nor listens to its notebook, which ano
   link.dispose();
   assert.equal(await Promise.race([answer, new Promise(resolve => setImmediate(resolve, 'late'))]), null);
   assert.deepEqual(listeners.map(({ size }) => size), [0, 0, 0, 0]);
+});
+
+test('after cells have changed the kernel is asked for marks: a moved one is drawn anew, without its own', async t => {
+  const { kernel, link, panel } = await connect();
+  const asked = [];
+  kernel.sendControlMessage = ({ content }) => asked.push(content.data.about);
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const [onCells] = panel.context.model.cells.changed;
+  onCells.call(link);
+  onCells.call(link);
+  assert.deepEqual(asked, []);
+  t.mock.timers.tick(1_000);
+  assert.deepEqual(asked, ['cells']);
 });

@@ -104,6 +104,13 @@ test('a prompt about an error holds nothing that is evaluated, and no open fence
   assert.ok(!prompt.includes('\u001b'));
 });
 
+test('lines of a prompt about an error end in newlines, as the editor counts them', () => {
+  const error = { output_type: 'error', traceback: ['a\r\nb', 'c\r'] };
+  const prompt = makePrompt('x = 1\r\ny\rz', error, []);
+  assert.ok(prompt.includes('```python\nx = 1\ny\nz\n```') && prompt.includes('a\nb\nc\n```'));
+  assert.ok(!prompt.includes('\r'));
+});
+
 test('the variables that the cell uses are shown by reference, other names are not', () => {
   const error = { output_type: 'error', traceback: ['KeyError'] };
   const prompt = makePrompt('df.groupby("größe") + n', error, ['df', 'n', 'd', 'other', 'größe']);

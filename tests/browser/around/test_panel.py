@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from urllib.error import URLError
 
 from playwright.sync_api import Locator, expect
 
@@ -9,7 +11,7 @@ from tests.browser.around.test_around import ASKING, DONE, MAKE, execute
 from tests.support.gates import GATE
 from tests.support.kernels.cells import scripted
 from tests.support.pages.accessibility import faults, unreachable
-from tests.support.pages.lab import Lab, NotebookPage
+from tests.support.pages.lab import OPEN, Lab, NotebookPage
 
 Open = Callable[..., NotebookPage]
 
@@ -81,6 +83,55 @@ def test_a_question_of_a_notebook_that_no_page_shows_is_answered(
     press(asked, "Approve")
     expect(row(shown, "Agents")).to_contain_text("At rest")
     assert (lab.folder / page.name).with_name("made").is_dir()
+
+
+def test_a_notebook_that_is_opened_while_the_panel_looks_has_its_line_and_its_widgets(
+    notebook: Open, reopen: Open, lab: Lab
+) -> None:
+    """The panel has connected to its kernel before."""
+    page = notebook([scripted(DONE, MAKE, DONE), ASKING, ""])
+    page.run(0)
+    page.run(1)
+    page.save()
+    page.close()
+    lab.write("other.ipynb", ["1"])
+    other = reopen("other.ipynb")
+    shown = panel(other)
+    expect(row(shown, "Agents")).to_contain_text("At rest")
+    other.page.evaluate(OPEN, page.name)
+    other.wait_for_link()
+    cell = "() => void (window.jupyterapp.shell.currentWidget.content.activeCellIndex = 1)"
+    other.page.evaluate(cell)
+    execute(other, "notebook:run-cell")
+    other.wait_for_question()
+    expect(other.page.locator(".am-foot")).to_have_count(1)
+    other.answer("Approve")
+    expect(other.page.locator(".am-foot")).to_have_count(0)
+    expect(row(shown, "Agents")).to_contain_text("At rest")
+    assert (lab.folder / page.name).with_name("made").is_dir()
+
+
+def test_two_notebooks_of_one_page_that_share_a_kernel_have_each_a_line(
+    notebook: Open, lab: Lab
+) -> None:
+    """JupyterLab gives comms to the first one alone."""
+    page = notebook([scripted(DONE), ""])
+    page.run(0)
+    page.wait_for_link()
+    context = "window.jupyterapp.shell.currentWidget.sessionContext"
+    kernel = page.page.evaluate(f"() => {context}.session.kernel.id")
+    lab.write("second.ipynb", ["%%agent\nGo.\n"])
+    page.page.evaluate(OPEN, "second.ipynb")
+    change = f"id => {context}.ready.then(() => {context}.changeKernel({{id}})).then(() => null)"
+    page.page.evaluate(change, kernel)
+    expect(page.page.locator(".jp-NotebookPanel.am-linked")).to_have_count(2)
+    shown = panel(page)
+    expect(row(shown, "Agents", "second.ipynb")).to_have_count(1)
+    execute(page, "notebook:run-cell")
+    expect(page.page.locator(".jp-Notebook:visible")).to_contain_text("It is done.")
+    page.leave()
+    with suppress(URLError):  # with the session of one the kernel of the other has gone
+        lab.shut_down_kernels()
 
 
 def test_conversations_are_found_renamed_pinned_forked_and_resumed(notebook: Open) -> None:

@@ -133,3 +133,29 @@ def test_cells_that_the_agent_made_or_changed_are_marked_kept_and_reverted(
     page.wait_until(lambda: page.sources()[2:] == [new, f"{new} # mine", old])
     restart(page)
     expect(marks).to_have_count(0)
+
+
+def test_what_is_drawn_at_a_cell_comes_along_when_it_is_moved(notebook: Open) -> None:
+    """JupyterLab draws a cell that is moved anew."""
+    insert = "Call('notebook_insert_cell', {'source': 'made = 1'})"
+    cells = ["%%agent --approval never\nGo.\n", "below = 1"]
+    page = notebook([scripted(insert, repr("Done.")), *cells])
+    page.run(0)
+    page.wait_for_link()
+    page.run(1)
+    marks = page.page.locator(".am-mark")
+    expect(page.cell(2).locator(".am-mark")).to_have_count(1)
+
+    def move(number: int, way: str) -> None:
+        page.cell(number).locator(".jp-InputPrompt").click()
+        page.page.evaluate(f"() => window.jupyterapp.commands.execute('notebook:move-cell-{way}')")
+
+    move(2, "down")
+    page.wait_until(lambda: page.sources()[2:] == ["below = 1", "made = 1"])
+    expect(page.cell(3).locator(".am-mark")).to_have_count(1)
+    expect(marks).to_have_count(1)
+    move(1, "up")
+    page.wait_until(lambda: page.sources()[0] == cells[0])
+    expect(page.cell(0).locator(".am-bar")).to_have_count(1)
+    page.cell(3).get_by_role("button", name="Keep").click()
+    expect(marks).to_have_count(0)

@@ -138,6 +138,39 @@ def test_the_newest_is_kept_in_sight_until_the_reader_scrolls(
     expect(follow).to_be_hidden()
 
 
+def test_who_scrolls_up_is_left_there_while_another_agent_is_at_work_too(notebook: Open) -> None:
+    """The kernel tells of both by turns."""
+    other = scripted(_shell(": < back1"), _shell(": < back2"), DONE, name="other")
+    fails = [_shell(f"seq 9; exit {n}") for n in range(3, 11)]
+    script = scripted(*fails, _shell(": < go1"), _shell(": < go2"), DONE)
+    background = AGENT.replace("%%agent", "%%agent --background --name other")
+    page = notebook([f"{other}{script}", background, AGENT, ""])
+    gates = {name: page.make_gate(name) for name in ("back1", "back2", "go1", "go2")}
+    page.run(0)
+    page.run(1)
+    page.start(2)
+    feet = [page.cell(number).locator(".am-foot") for number in (1, 2)]
+    expect(feet[0]).to_contain_text("back1")
+    expect(feet[1]).to_contain_text("go1")
+    page.wait_until(lambda: _below(page, 2) <= 1)
+    page.cell(2).evaluate(_SETTLED)
+    page.page.mouse.move(600, 400)
+    page.page.mouse.wheel(0, -500)
+    follow = page.page.get_by_role("button", name="Follow")
+    expect(follow).to_be_visible()
+    top = page.cell(2).evaluate("cell => cell.getBoundingClientRect().top")
+    for gate, foot, following in (("back1", feet[0], "back2"), ("go1", feet[1], "go2")):
+        gates[gate].open()
+        expect(foot).to_contain_text(following)
+    page.cell(2).evaluate(_SETTLED)
+    assert abs(page.cell(2).evaluate("cell => cell.getBoundingClientRect().top") - top) <= 2
+    expect(follow).to_be_visible()
+    gates["back2"].open()
+    gates["go2"].open()
+    page.wait_for_end(2)
+    expect(page.cell(1)).to_contain_text("It is done.")
+
+
 def test_a_call_of_thirty_seconds_says_what_can_be_done(notebook: Open) -> None:
     sleep = "Call('shell', {'command': ['sleep', '600'], 'timeout_ms': 600_000})"
     page = notebook([scripted(sleep, DONE), AGENT, ""])

@@ -48,7 +48,11 @@ def test_people_list_show_edit_delete_and_trust(kernel: Kernel, folder: Path) ->
     assert "stale: `rates` changed" in kernel.run("%agent memory").items[0]["text"]
     assert "A line." in kernel.run("%agent memory show rates").items[0]["text"]
 
-    kernel.run("%agent memory edit rates")
+    payload = "sent = get_ipython().payload_manager.read_payload()"
+    file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
+    kernel.run(f"%agent memory edit rates\n{payload}")
+    cells = kernel.value("[each['text'] for each in sent]")
+    assert "\\n\\nA line." in cells and "\\r" not in cells, "as its editor counts the lines"
     file.write_text("# Rates, changed by hand\n", encoding="utf-8")
     listed = kernel.run("%agent memory").items[0]["text"]
     assert "not trusted" in listed

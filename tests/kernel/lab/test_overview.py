@@ -69,6 +69,14 @@ def test_a_page_that_watches_is_told_of_agents_and_conversations(kernel: Kernel)
         assert isinstance(state["today"], float)
 
 
+def test_a_page_that_comes_again_is_told_anew_what_it_was_told_before(kernel: Kernel) -> None:
+    with Panel(kernel) as panel:
+        for told in (0, 1):
+            panel.knock()
+            panel.say(type="watch", words="")
+            panel.wait_for(lambda _, told=told: len(panel.shown) > told)
+
+
 def test_a_question_is_answered_by_the_panel_alone(kernel: Kernel) -> None:
     with Panel(kernel) as panel:
         kernel.run(scripted(MAKE, DONE), on_message=panel)

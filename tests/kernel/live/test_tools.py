@@ -320,16 +320,17 @@ def test_undo_says_what_it_can_do(kernel: Kernel) -> None:
 
 
 def test_the_code_is_shown_and_taken_along(kernel: Kernel, tmp_path: Path) -> None:
-    _run(kernel, "x = 1\nprint('```')", "x + 1")
+    _run(kernel, "x = 1\nprint('```')", "x + 1", "y = x\r\ny")
     shown = kernel.run("%agent history --code").outputs[0]["data"]["text/markdown"]
     assert "````python\nx = 1\nprint('```')\n````" in shown
     assert "```python\nx + 1\n```" in shown
     assert kernel.run("%agent export").outputs[0]["data"]["text/markdown"] == shown
     path = tmp_path / "taken.ipynb"
-    assert "2 cells written" in kernel.run(f"%agent export {path}").text
+    assert "3 cells written" in kernel.run(f"%agent export {path}").text
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
-    assert [cell.source for cell in notebook.cells] == ["x = 1\nprint('```')", "x + 1"]
+    sources = ["x = 1\nprint('```')", "x + 1", "y = x\ny"]
+    assert [cell.source for cell in notebook.cells] == sources
     again = kernel.run(f"%agent export {path}")
     assert again.status == "error"
     assert "exists and is left as it is" in again.text

@@ -11,6 +11,7 @@ from agent_magics.render.markdown import code_span, fenced
 from agent_magics.render.tables import table
 from agent_magics.render.visible import show_invisible
 from agent_magics.text.brief import meant
+from agent_magics.text.line_ends import with_newlines
 
 
 def _find(notebook: NotebookAgents, topic: str, scope: str) -> tuple[NoteFolder, Note]:
@@ -82,7 +83,7 @@ def _show(notebook: NotebookAgents, topic: str, scope: str = "") -> str:
 
 def _edit(notebook: NotebookAgents, topic: str, scope: str = "") -> str:
     folder, note = _find(notebook, topic, scope)
-    text = folder.read().files[note.topic].decode("utf-8", "replace")
+    text = with_newlines(folder.read().files[note.topic].decode("utf-8", "replace"))
     notebook.shell.set_next_input(f'%%writefile "{folder.path_of(note.topic)}"\n{text}')
     return f"Change {code_span(note.topic)} in the next cell, and run it to save."
 

@@ -9,7 +9,15 @@ from comm.base_comm import CommManager
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_magics.kernel.lab.link import WATCH_LIMIT, CellRef, Data, LabLink, Page
+from agent_magics.kernel.lab.link import (
+    CONTROL,
+    MOST_PAGES,
+    WATCH_LIMIT,
+    CellRef,
+    Data,
+    LabLink,
+    Page,
+)
 from agent_magics.kernel.lab.page_tools import as_response
 from agent_magics.protocol.items import InputImage, InputText
 
@@ -254,3 +262,48 @@ def test_of_a_link_that_is_closed_no_comm_is_left() -> None:
     link.close()
     assert not comms
     assert "closed" in str(results)
+
+
+def test_a_page_that_was_one_too_many_is_told_and_comes_again_with_all_that_it_missed() -> None:
+    link = LabLink(kernel := KernelWithComms())
+    sent = kernel.session.sent
+    first = link._let_in("first", {"inbox": "first"})
+    link._receive(first, {"type": "watch", "words": ""}, "control")
+    asked = link.wish(first, "read", CellRef("cell", ""), {})
+    sent.clear()
+    for number in range(MOST_PAGES):
+        link._let_in(f"{number}", {"inbox": f"{number}"})
+    assert [said for said in sent if said["type"] == "goodbye"] == [
+        {"type": "goodbye", "again": True}
+    ]
+    assert "closed" in str(asked.result(timeout=0))
+    link.keep("ended", {"d": {"text/plain": "The end."}})
+    link.show_helper("ended", "helper", "explore-1: looks", 1.0)
+    sent.clear()
+    knock = {"type": "knock", "inbox": "first", "path": "a.ipynb"}
+    link._control(None, None, {"content": {"comm_id": "again", "data": knock}})
+    kinds = [said["type"] for said in sent]
+    assert kinds == ["goodbye", "welcome", "helper", "redraw"]  # another page is one too many now
+    assert link.pages[-1].inbox == "first"
+
+
+def test_a_page_without_comms_is_heard_on_the_control_channel_until_it_leaves() -> None:
+    link, heard = LabLink(kernel := KernelWithComms()), list[Data]()
+    link.hear_question("q", heard.append)
+    link.answers["cells"] = lambda question: {"cells": []}
+
+    def say(**data: Any) -> None:
+        message = {"content": {"comm_id": "own", "data": data}}
+        thread = threading.Thread(target=kernel.control_handlers[CONTROL], args=(0, 0, message))
+        thread.start()
+        thread.join()
+
+    say(type="knock", inbox="i", path="a.ipynb")
+    say(type="ping")
+    assert link.wait_for_reach(0) == "control"
+    say(type="question", id="q", content={"decision": "approve"})
+    say(type="ask", id="1", about="cells")
+    assert heard == [{"decision": "approve"}]
+    assert kernel.session.sent[-1] == {"type": "answer", "id": "1", "cells": []}
+    say(type="bye")
+    assert link.pages == ()
