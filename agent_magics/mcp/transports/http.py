@@ -14,7 +14,7 @@ from agent_magics.mcp.environment import McpEnvironment
 from agent_magics.mcp.server_secrets import Redactor
 from agent_magics.mcp.transports.addresses import LoginAddresses
 from agent_magics.mcp.transports.asked import Unanswered
-from agent_magics.mcp.transports.bodies import MOST_OF_ONE, PLAIN, limit_body
+from agent_magics.mcp.transports.bodies import MOST_OF_ONE, PLAIN, limit_body, name_status
 from agent_magics.mcp.transports.logs import keep_keys_out
 from agent_magics.mcp.transports.oauth import Tokens
 from agent_magics.protocol.errors import RespondToModel
@@ -133,6 +133,7 @@ class HttpTransport:
             self._failed = status if status >= 400 else None
             self.unauthorized = status == _UNAUTHORIZED
         await limit_body(response)
+        name_status(response)
 
 
 class _Watched(ObjectReceiveStream[Any]):
