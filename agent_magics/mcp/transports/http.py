@@ -116,24 +116,39 @@ class HttpTransport:
 
     def _make_client(self, *_: Any, **__: Any) -> httpx2.AsyncClient:
         # No read time-out: the time limit of each call applies.
-        return httpx2.AsyncClient(
+        return _Client(
+            self._look_at,
             headers={**PLAIN, **self._headers},
             auth=self._auth,
             timeout=httpx2.Timeout(_CONNECT, read=None),
             event_hooks={
                 "request": [LoginAddresses(self._config).check_request, _hurry_farewell],
-                "response": [self._look_at],
+                "response": [limit_body],
             },
         )
 
-    async def _look_at(self, response: httpx2.Response) -> None:
+    def _look_at(self, response: httpx2.Response) -> None:
         status = response.status_code
-        # A login also sends requests to other addresses; their answers are not the server's.
-        if str(response.request.url) == self._config.url:
-            self._failed = status if status >= 400 else None
-            self.unauthorized = status == _UNAUTHORIZED
-        await limit_body(response)
+        self._failed = status if status >= 400 else None
+        self.unauthorized = status == _UNAUTHORIZED
         name_status(response)
+
+
+class _Client(httpx2.AsyncClient):
+    """A client that reports the server's answer to each request, wherever a redirect led.
+
+    What a login sends for a request may go to the same origin, and is not reported.
+    """
+
+    def __init__(self, report: Callable[[httpx2.Response], None], **options: Any) -> None:
+        super().__init__(**options)
+        self._report = report
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        """Send a request, report its answer, and return it."""
+        response = await super().send(request, **options)
+        self._report(response)
+        return response
 
 
 class _Watched(ObjectReceiveStream[Any]):

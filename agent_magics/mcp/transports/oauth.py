@@ -15,6 +15,7 @@ from mcp.client.auth import (
     OAuthTokenError,
 )
 from mcp.client.auth.utils import issuers_match
+from mcp.shared._httpx_utils import stream_within_origin
 from mcp.shared.auth import (
     AuthorizationCodeResult,
     OAuthClientInformationFull,
@@ -228,7 +229,8 @@ class Tokens:
             response_types=["code"],
             token_endpoint_auth_method="none",
         )
-        provider = OAuthClientProvider(self._config.url or "", metadata, self, hand_out, wait)
+        address = str(httpx2.URL(self._config.url or ""))  # as it is requested, without ".."
+        provider = OAuthClientProvider(address, metadata, self, hand_out, wait)
         self._context = provider.context
         return provider
 
@@ -262,12 +264,13 @@ async def _request_login(config: McpServerConfig, auth: httpx2.Auth) -> None:
         method = "GET" if config.transport == "sse" else "POST"
         address = config.url or ""
         body = None if method == "GET" else hello
-        async with client.stream(method, address, json=body) as answer:
+        # Redirects are followed as the transport follows them: within the origin.
+        async with stream_within_origin(client, method, address, json=body) as answer:
             session = answer.headers.get("mcp-session-id")  # the session is discarded
         if method == "POST" and answer.is_success:
             about = {"mcp-session-id": session} if session else {}
             listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
-            async with client.stream("POST", address, json=listing, headers=about):
+            async with stream_within_origin(client, "POST", address, json=listing, headers=about):
                 pass
 
 

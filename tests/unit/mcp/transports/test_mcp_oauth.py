@@ -75,6 +75,11 @@ def expire(server, at):
     keep_key(name_of(server), json.dumps({**json.loads(kept_by(server)), "expires_at": at}))
 
 
+def settled(state):
+    """Tell whether a server is started, or will not be."""
+    return state.status in (McpStatus.READY, McpStatus.NEEDS_LOGIN, McpStatus.FAILED)
+
+
 def log_in(world, browser):
     world.run(world.manager.server("small").login(browser, LIMIT))
     browser.join()
@@ -90,6 +95,38 @@ def test_without_a_login_it_is_said_and_nobody_is_asked(guarded):
         with pytest.raises(RespondToModel, match="wants a login"):
             world.call("add", a=1, b=2)
     assert not any("/auth/" in path for _, path, _, _ in server.seen)
+
+
+def mounted_elsewhere(server, guard):
+    """Redirect an address of the server to the guarded one."""
+    guard.resource = server.base + "/mounted"
+    there = (307, {"location": server.address}, "")
+    server.gate = lambda request: there if request[1] == "/mounted" else guard(request)
+    return guard.resource
+
+
+@pytest.mark.parametrize(
+    "address_of",
+    [
+        mounted_elsewhere,
+        lambda server, guard: server.address.replace("http://", "HTTP://"),
+        lambda server, guard: server.base + "/x/../mcp",
+        lambda server, guard: server.address + "?a=b c",
+    ],
+    ids=["redirected", "capitals", "dots", "space"],
+)
+def test_the_need_for_a_login_is_seen_however_the_address_is_written(guarded, address_of):
+    server, guard = guarded
+    given = replace(config(server), url=address_of(server, guard))
+    with McpWorld(given) as world:
+        assert world.until(settled).status is McpStatus.NEEDS_LOGIN
+        log_in(world, Browser())
+        assert words_of(world.call("add", a=1, b=2)) == "3"
+        guard.valid.clear()
+        guard.renewals.clear()
+        with pytest.raises(RespondToModel, match="wants a login"):
+            world.call("add", a=1, b=2)
+    drop_key(f"mcp:small:{given.url}")
 
 
 @pytest.mark.soak
@@ -210,7 +247,7 @@ def test_a_login_leads_into_no_network_that_is_closed_to_the_server(
 
 
 @pytest.mark.parametrize("place", ["challenge", "token", "register"])
-def test_a_login_follows_no_redirect(guarded, elsewhere, place):
+def test_a_login_follows_no_redirect_to_another_origin(guarded, elsewhere, place):
     server, guard = guarded
     guard.redirects[place] = (307, {"location": elsewhere.base}, "")
     with McpWorld(config(server)) as world:
