@@ -5,7 +5,7 @@ from mcp import InputRequiredRoundsExceededError
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
-from agent_magics.mcp.endings import LinkLost, LoginNeeded
+from agent_magics.mcp.endings import LinkLost
 from agent_magics.mcp.transports.bodies import HTTP_STATUS
 from agent_magics.protocol.errors import RespondToModel, clause
 from agent_magics.text.brief import brief_line
@@ -41,12 +41,9 @@ def describe(error: BaseException) -> str:
 
 
 def core_of(error: BaseException) -> BaseException:
-    """Return the relevant error of a group: a required login, else the first; other errors
-    unchanged.
-    """
+    """Return the first error of a group; other errors unchanged."""
     while isinstance(error, BaseExceptionGroup):
-        login = error.subgroup(LoginNeeded)
-        error = (login or error).exceptions[0]
+        error = error.exceptions[0]
     return error
 
 

@@ -28,10 +28,14 @@ async def limit_body(response: httpx2.Response) -> None:
     response.stream = (_BoundedEvents if is_event_stream else _BoundedBody)(response.stream)
 
 
-def name_status(response: httpx2.Response) -> None:
+def name_status(response: httpx2.Response, reason: str = "") -> None:
     """Give an HTTP error a body that says its status, where its own is no error of the protocol.
 
     The SDK would report all of them as "Server returned an error response".
+
+    Args:
+        response: any; only that of an error is changed.
+        reason: said beside the status, and in place of any other body.
     """
     status = response.status_code
     if status < 400 or (status == 404 and "mcp-session-id" in response.request.headers):
@@ -39,8 +43,11 @@ def name_status(response: httpx2.Response) -> None:
     code = types.METHOD_NOT_FOUND if status == 404 else types.INTERNAL_ERROR  # as the SDK has it
     after = response.headers.get("retry-after", "")[:40]
     message = f"{HTTP_STATUS} {status}" + (f", Retry-After: {after}" if after else "")
+    message = f"{message}: {reason}" if reason else message
     error = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
-    is_json = response.headers.get("content-type", "").lower().startswith("application/json")
+    is_json = not reason and response.headers.get("content-type", "").lower().startswith(
+        "application/json"
+    )
     response.headers["content-type"] = "application/json"
     response.stream = _ErrorBody(response.stream, json.dumps(error).encode(), is_json=is_json)
 

@@ -180,6 +180,84 @@ def test_a_token_that_nobody_renews_needs_a_login(guarded):
         world.until_status(McpStatus.NEEDS_LOGIN)
 
 
+class ScopeGuard(Guard):
+    """Wants the scope ``read`` of all, and ``write`` too of requests while `wants_more`."""
+
+    wants_more = False
+    challenge = 'error="insufficient_scope", scope="write"'
+
+    def __init__(self, server):
+        super().__init__(server)
+        self.registered = self.asked = ""
+        self.wide = set()
+
+    def __call__(self, request):
+        answer = super().__call__(request)
+        token = request[2].get("authorization", "").removeprefix("Bearer ")
+        if answer is None and self.wants_more and token not in self.wide:
+            return 403, {"www-authenticate": f"Bearer {self.challenge}"}, ""
+        if answer and "www-authenticate" in answer[1]:
+            answer[1]["www-authenticate"] += ', scope="read"'
+        return answer
+
+    def _register(self, fields, body):
+        self.registered = json.loads(body).get("scope", "")
+        return super()._register(fields, body)
+
+    def _authorize(self, fields, body):
+        self.asked = fields.get("scope", "")
+        return super()._authorize(fields, body)
+
+    def _token(self, fields, body):
+        before = set(self.valid)
+        answer = super()._token(fields, body)
+        if "write" in self.asked:
+            self.wide |= self.valid - before
+        return answer
+
+
+def test_a_call_that_wants_more_scope_fails_alone_and_a_login_mends_it(guarded):
+    server, _ = guarded
+    guard = ScopeGuard(server)
+    with McpWorld(config(server)) as world:
+        assert world.until(settled).status is McpStatus.NEEDS_LOGIN
+        log_in(world, Browser())
+        assert words_of(world.call("add", a=1, b=2)) == "3"
+        before = len(world.history)
+        guard.wants_more = True
+        with pytest.raises(RespondToModel) as caught:
+            world.call("add", a=1, b=2)
+        assert str(caught.value) == (
+            "The MCP server 'small' refused the tool 'add': HTTP status 403: it needs the scope "
+            "'write'; the person can give it by %agent mcp login small."
+        )
+        guard.wants_more = False
+        assert words_of(world.call("add", a=1, b=2)) == "3"
+        assert len(world.history) == before, "the connection stayed open"
+        log_in(world, Browser())
+        assert guard.asked == guard.registered == "read write"
+        guard.wants_more = True
+        assert words_of(world.call("add", a=1, b=2)) == "3"
+        # A later login asks for it, too.
+        log_in(world, Browser())
+        assert guard.asked == "read write"
+
+
+@pytest.mark.parametrize("scope", ['"\x80"', '"' + "x" * 2_000 + '"', "", '" "'])
+def test_a_scope_that_cannot_be_asked_for_is_not_kept(guarded, scope):
+    server, _ = guarded
+    guard = ScopeGuard(server)
+    guard.challenge = f'error="insufficient_scope", scope={scope}'
+    with McpWorld(config(server)) as world:
+        assert world.until(settled).status is McpStatus.NEEDS_LOGIN
+        log_in(world, Browser())
+        world.ready()
+        guard.wants_more = True
+        with pytest.raises(RespondToModel, match=r"refused the tool 'add': HTTP status 403\.$"):
+            world.call("add", a=1, b=2)
+    assert "scope" not in json.loads(kept_by(server))
+
+
 def test_logging_out_forgets(guarded):
     server, _ = guarded
     with McpWorld(config(server)) as world:
@@ -327,6 +405,9 @@ def test_a_server_that_changes_its_issuer_gets_neither_tokens_nor_secret(guarded
         for _ in range(3):
             with suppress(RespondToModel, FatalError):
                 world.call("add", a=1, b=2)
+        assert not hostile.seen, "only a login asks where the login is"
+        with pytest.raises(FatalError, match="secret is not for"):
+            world.run(world.manager.server("small").login(Browser(), LIMIT))
         assert hostile.seen
         assert "sesame" not in repr(hostile.seen)
         assert not any(renewal in repr(hostile.seen) for renewal in guard.renewals)
