@@ -3,8 +3,8 @@
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -23,6 +23,7 @@ from mcp.shared.auth import (
     OAuthClientMetadata,
     OAuthMetadata,
     OAuthToken,
+    ProtectedResourceMetadata,
 )
 from mcp_types.version import LATEST_HANDSHAKE_VERSION
 from pydantic import AnyUrl, ValidationError
@@ -32,7 +33,7 @@ from agent_magics.mcp.transports.addresses import LoginAddresses
 from agent_magics.mcp.transports.bodies import PLAIN, limit_body
 from agent_magics.mcp.transports.logs import keep_keys_out
 from agent_magics.mcp.transports.receiver import RedirectReceiver
-from agent_magics.mcp.transports.renewal import RenewingAuth
+from agent_magics.mcp.transports.renewal import RenewingAuth, alone_with
 from agent_magics.models.providers.credentials import drop_key, keep_key, kept_secret
 from agent_magics.protocol.errors import FatalError, clause
 from agent_magics.protocol.mcp import McpServerConfig
@@ -86,12 +87,19 @@ class Tokens:
         Where the stored data cannot be changed it is not noted: the call's error names it anyway.
         """
         with suppress(FatalError):
+            async with self.alone():
+                granted = self._kept.get("tokens", {}).get("scope")
+                wanted = union_scopes(granted, union_scopes(self._kept.get("scope"), scope))
+                if self._kept and wanted != self._kept.get("scope"):
+                    self._kept["scope"] = wanted
+                    await self._keep()
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """Read the stored data anew, and keep other kernels from renewing the tokens meanwhile."""
+        async with alone_with(self._name):
             await self.load()
-            granted = self._kept.get("tokens", {}).get("scope")
-            wanted = union_scopes(granted, union_scopes(self._kept.get("scope"), scope))
-            if self._kept and wanted != self._kept.get("scope"):
-                self._kept["scope"] = wanted
-                await self._keep()
+            yield
 
     async def log_in(self, show: Callable[[str], None], limit: float) -> None:
         """Get tokens by having the person open an address.
@@ -159,6 +167,9 @@ class Tokens:
         self._context.token_expiry_time = _expiry_of(tokens, kept.get("expires_at"))
         if "metadata" in kept:  # otherwise it would guess the address for renewal
             self._context.oauth_metadata = OAuthMetadata.model_validate(kept["metadata"])
+        if "resource" in kept:  # named in renewals: RFC 8707, section 2.2
+            resource = ProtectedResourceMetadata.model_validate(kept["resource"])
+            self._context.protected_resource_metadata = resource
         return tokens
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
@@ -167,9 +178,13 @@ class Tokens:
         self._kept.pop("expires_at", None)
         if tokens.expires_in:
             self._kept["expires_at"] = time.time() + tokens.expires_in
-        if self._context.oauth_metadata is not None:
-            metadata = self._context.oauth_metadata.model_dump(mode="json", exclude_none=True)
-            self._kept["metadata"] = metadata
+        found = {
+            "metadata": self._context.oauth_metadata,
+            "resource": self._context.protected_resource_metadata,
+        }
+        for key, metadata in found.items():
+            if metadata is not None:
+                self._kept[key] = metadata.model_dump(mode="json", exclude_none=True)
         await self._keep()
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:

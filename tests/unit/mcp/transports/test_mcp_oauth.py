@@ -1,5 +1,6 @@
 """Logging in to a server: the whole way with a real authorization server, but for the browser."""
 
+import asyncio
 import base64
 import json
 import os
@@ -17,7 +18,7 @@ from agent_magics.models.providers.credentials import drop_key, keep_key, kept_s
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.mcp import McpServerConfig, McpStatus
 from tests.support.mcp.http_server import Guard, HttpServer
-from tests.support.mcp.links import LIMIT, McpWorld, words_of
+from tests.support.mcp.links import LIMIT, Callbacks, McpWorld, words_of
 from tests.support.ports import free_port
 
 
@@ -178,6 +179,94 @@ def test_a_token_that_nobody_renews_needs_a_login(guarded):
         with pytest.raises(RespondToModel):
             world.call("add", a=1, b=2)
         world.until_status(McpStatus.NEEDS_LOGIN)
+
+
+class RotatingGuard(Guard):
+    """Takes the second use of a refresh token for theft: OAuth 2.1, section 4.3.1."""
+
+    def __init__(self, server, **options):
+        super().__init__(server, **options)
+        self.used = set()
+        self.renewing = []  # the fields of each renewal
+
+    def _token(self, fields, body):
+        if fields["grant_type"] != "refresh_token":
+            return super()._token(fields, body)
+        self.renewing.append(fields)
+        given = fields["refresh_token"]
+        if given in self.used:
+            self.valid.clear()
+            self.renewals.clear()
+        self.used.add(given)
+        answer = super()._token(fields, body)
+        self.renewals.discard(given)
+        return answer
+
+
+class Forgetful(set):
+    """Tokens of which none is valid."""
+
+    def add(self, token):
+        """Take none."""
+
+
+def test_two_kernels_renew_rotating_tokens_one_after_the_other(guarded):
+    server, _ = guarded
+    guard = RotatingGuard(server)
+    with McpWorld(config(server)) as one:
+        assert one.until(settled).status is McpStatus.NEEDS_LOGIN
+        log_in(one, Browser())
+        one.ready()
+        with McpWorld(config(server)) as two:
+            two.ready()
+            for first, second in ((one, two), (two, one)):
+                guard.valid.clear()
+                assert words_of(first.call("add", a=1, b=2)) == "3"
+                assert words_of(second.call("add", a=1, b=2)) == "3"
+            # Both at the same moment.
+            guard.valid.clear()
+            calls = [
+                world.manager.server("small").call_tool("add", {"a": 1, "b": 2}, Callbacks())
+                for world in (one, two, one, two)
+            ]
+
+            async def together():
+                return await asyncio.gather(*calls)
+
+            assert [words_of(each) for each in one.run(together())] == ["3"] * 4
+    assert len(guard.renewing) == 3
+
+
+@pytest.mark.parametrize("lifetime", [3600, None], ids=["sooner than it said", "without a time"])
+def test_a_token_that_is_refused_is_renewed_once(guarded, lifetime):
+    server, _ = guarded
+    guard = RotatingGuard(server, lifetime=lifetime)
+    with McpWorld(config(server)) as world:
+        assert world.until(settled).status is McpStatus.NEEDS_LOGIN
+        log_in(world, Browser())
+        assert words_of(world.call("add", a=1, b=2)) == "3"
+        guard.valid.clear()
+        assert words_of(world.call("add", a=1, b=2)) == "3"
+        assert len(guard.renewing) == 1
+        guard.valid = Forgetful()
+        with pytest.raises(RespondToModel, match="wants a login"):
+            world.call("add", a=1, b=2)
+        world.until_status(McpStatus.NEEDS_LOGIN)
+    assert len(guard.renewing) == 2
+
+
+def test_a_renewal_names_the_server_in_every_kernel(guarded):
+    """MCP, "Authorization": clients MUST send RFC 8707's `resource` in token requests."""
+    server, _ = guarded
+    guard = RotatingGuard(server)
+    with McpWorld(config(server)) as world:
+        assert world.until(settled).status is McpStatus.NEEDS_LOGIN
+        log_in(world, Browser())
+        world.ready()
+    expire(server, 1.0)
+    with McpWorld(config(server)) as world:
+        world.ready()
+    assert [fields.get("resource") for fields in guard.renewing] == [server.address]
 
 
 class ScopeGuard(Guard):
