@@ -2,16 +2,17 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from agent_magics.protocol.mcp import McpServerConfig
-from agent_magics.text.secrets import SECRET_NAME
+from agent_magics.text.secrets import SECRET_NAME, secrets_in, split_arguments
 
 REDACTED = "[redacted]"
 _SHORTEST = 6  # characters; shorter texts occur by chance
 _SHORTEST_SECRET = 4  # characters, for values that are certainly secrets
+_SHORTEST_ARGUMENT = 8  # characters, for those that only seem so: `--auth oauth`
 # Folders, numbers and booleans: common texts that are not secrets.
-_HARMLESS = re.compile(r"[/~.][^\s:@]*|[\d.]+|true|false|yes|no|on|off", re.I)
+_HARMLESS = re.compile(r"[/~.][^\s:@]*|[\d.]+|true|false|yes|no|on|off|password", re.I)
 
 
 class Redactor:
@@ -25,6 +26,12 @@ class Redactor:
             self._learn(value, sure=bool(SECRET_NAME.search(name)))
         for name, value in config.headers.items():
             self._learn(value.rpartition(" ")[2], sure=bool(SECRET_NAME.search(name)))
+        for _, secret in split_arguments(config.args):
+            self._learn_likely(secret.strip())
+            self._learn_likely(secret.rpartition(" ")[2])  # `Authorization: Bearer X`
+        for text in (*config.args, *config.env.values(), *config.headers.values()):
+            for secret in secrets_in(text):
+                self._learn_likely(secret)
         for variable in (config.bearer_token_env_var, config.oauth_client_secret_env_var):
             self.add(environment.get(variable or "", ""))
         if config.url:
@@ -56,6 +63,12 @@ class Redactor:
             self._known.add(part)
             if sure:
                 self._sure.add(part)
+
+    def _learn_likely(self, value: str) -> None:
+        """Learn what is a secret by its place; short and common words stand in such places too."""
+        for each in (value, unquote(value)):  # of an address: a program may say it decoded
+            if not _HARMLESS.fullmatch(each):
+                self._learn(each, sure=len(each) >= _SHORTEST_ARGUMENT)
 
     def _learn_address(self, url: str) -> None:
         try:

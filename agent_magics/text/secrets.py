@@ -1,6 +1,7 @@
 """Recognises secrets: by the names under which they stand, and by the shapes of known keys."""
 
 import re
+from collections.abc import Iterator, Sequence
 
 from agent_magics.text.look_alikes import as_latin
 
@@ -55,7 +56,37 @@ _KEYS = "|".join(
 KEY_SHAPES = rf"(?:\b|{BEHIND_ESCAPE})(?:{_KEYS})"
 # A name and password in an address, up to the last "@" before its path.
 ADDRESS_LOGIN = r"(?<=://)[^\s/?#]+(?=@)"
+# (user, password) of an address, up to the same "@".
+ADDRESS_PASSWORD = re.compile(r"(?<=://)([^\s/?#:@]*):([^\s/?#]+)(?=@)")
 # How such keys begin, for where a word too many may be hidden or refused.
 KEY_LIKE = re.compile(
     r"(?:[sprk]k|gsk|xai|hf|gh[pousr]|github_pat|glpat|xox[a-z]|AIza|eyJ)[-_A-Za-z0-9]{10,}"
 )
+_NAMED_VALUE = re.compile(r"([^=:]*[=:]).+", re.S)  # `API_KEY=X`, `Authorization: X`
+# `Password=X;`, `?api_key=X&`, and `"token": "X"` of JSON.
+_PAIR = re.compile(r"""(?<![\w-])([\w-]++)(?:=|["']\s*:)\s*["']?([^\s"',;&}]+)""")
+
+
+def split_arguments(args: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield each argument of a program in two parts: what may be shown, and the secret behind it.
+
+    A secret by its name: of `API_KEY=X` and `Authorization: X`, or of the option before it.
+    """
+    follows_name = False
+    for word in args:
+        named = _NAMED_VALUE.fullmatch(word)
+        if named and SECRET_NAME.search(named[1]):
+            shown = named[1]
+        else:
+            shown = "" if follows_name and not word.startswith("--") else word
+        yield shown, word[len(shown) :]
+        follows_name = not named and word.startswith("-") and bool(SECRET_NAME.search(word))
+
+
+def secrets_in(text: str) -> list[str]:
+    """Return the secrets that stand in a text: passwords of addresses, values with a secret's name,
+    and known keys.
+    """
+    passwords = [word for user, word in ADDRESS_PASSWORD.findall(text) if word != user]
+    named = [value for name, value in _PAIR.findall(text) if SECRET_NAME.search(name)]
+    return [*passwords, *named, *re.findall(KEY_SHAPES, text)]

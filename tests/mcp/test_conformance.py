@@ -66,8 +66,8 @@ _OTHER_THAN_TOOLS = (
 )
 NOT_OF_OURS = {
     "auth/basic-cimd": "we have no page on the web that could say who we are; we register instead",
-    "auth/scope-step-up": "a call that wants more scopes ends with the sentence that a login is "
-    "wanted; a new login asks for what the server names at its door, and not for the call's",
+    "auth/scope-step-up": "a call that wants more scopes fails with the sentence that a login is "
+    "wanted, which then asks for them; none is begun by itself",
     "auth/2025-03-26-oauth-metadata-backcompat": "its metadata name another issuer than where they "
     "stand, which the SDK refuses (RFC 8414, section 3.3)",
     "auth/client-credentials-jwt": _MACHINE,

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import unquote
 
 from agent_magics.dispatch.foreign_schemas.vocabulary import (
     LEFT_OUT,
@@ -268,7 +269,7 @@ class _Cleaner:
         return self._described({"$ref": f"#/$defs/{self._names[pointer]}"}, schema)
 
     def _name_for(self, pointer: str) -> str:
-        last = pointer.rpartition("/")[2].lstrip("#") or "root"
+        last = unquote(pointer).rpartition("/")[2].lstrip("#") or "root"
         base = re.sub(r"[^A-Za-z0-9_.-]", "_", last)[:_LONGEST_NAME]
         name, number = base, 2
         while name in self._names.values():
@@ -290,7 +291,8 @@ class _Cleaner:
         if not pointer.startswith("#"):
             return None
         place = self._root
-        for part in filter(None, pointer[1:].split("/")):
+        # A fragment is decoded before it is read: RFC 6901, section 6.
+        for part in filter(None, unquote(pointer[1:]).split("/")):
             key = part.replace("~1", "/").replace("~0", "~")
             if isinstance(place, Mapping) and key in place:
                 place = place[key]

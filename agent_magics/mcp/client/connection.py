@@ -160,9 +160,9 @@ class McpLink:
 
     def what_failed(self, error: BaseException) -> str:
         """Record an error that ended the connection; describe it in a few words."""
-        wanted = isinstance(core_of(error), LoginNeeded)
-        self.unauthorized = self.unauthorized or wanted or self._transport.unauthorized
-        return ": ".join(filter(None, (self._transport.status, describe(error))))
+        self.unauthorized = self.unauthorized or self._transport.unauthorized
+        status, words = self._transport.status, describe(error)
+        return words if words.startswith(status) else ": ".join(filter(None, (status, words)))
 
     # -- for callers ---------------------------------------------------------------------------
 

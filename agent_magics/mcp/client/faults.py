@@ -5,13 +5,23 @@ from mcp import InputRequiredRoundsExceededError
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
-from agent_magics.mcp.endings import LinkLost, LoginNeeded
+from agent_magics.mcp.endings import LinkLost
+from agent_magics.mcp.transports.bodies import HTTP_STATUS
 from agent_magics.protocol.errors import RespondToModel, clause
 from agent_magics.text.brief import brief_line
 
 # What the SDK raises where a server answers with what is no result, or asks without end.
 NO_RESULT = (ValidationError, InputRequiredRoundsExceededError, ExceptionGroup)
 CLOSED = "Connection closed"  # the SDK's message for a closed connection; servers use its code too
+# How the errors begin that stand in for an answer that did not come, or was none: the SDK's, ours.
+_UNANSWERED = (
+    "SSE stream",
+    "Unexpected content type",
+    "Failed to parse",
+    "server answered a request with 202",
+    "the answer ",
+    f"{HTTP_STATUS} 5",
+)
 _SESSION_GONE = "Session terminated"  # the SDK's message for an unknown session
 
 
@@ -25,17 +35,15 @@ def describe(error: BaseException) -> str:
     if isinstance(error, LinkLost) or (isinstance(error, MCPError) and is_loss(error)):
         return ""
     if isinstance(error, MCPError):
-        return f"it refused: {clause(error.error.message)} (error {error.error.code})"
+        is_answer = not error.error.message.startswith((*_UNANSWERED, HTTP_STATUS))
+        return f"it refused: {_words_of(error)}" if is_answer else _words_of(error)
     return brief_line(clause(error), 300)
 
 
 def core_of(error: BaseException) -> BaseException:
-    """Return the relevant error of a group: a required login, else the first; other errors
-    unchanged.
-    """
+    """Return the first error of a group; other errors unchanged."""
     while isinstance(error, BaseExceptionGroup):
-        login = error.subgroup(LoginNeeded)
-        error = (login or error).exceptions[0]
+        error = error.exceptions[0]
     return error
 
 
@@ -50,5 +58,16 @@ def meaning_of(error: MCPError, server: str, what: str) -> LinkLost | RespondToM
         return LinkLost(_SESSION_GONE, taken=False)
     if is_loss(error):
         return LinkLost(CLOSED)
-    message, code = clause(error.error.message), error.error.code
-    return RespondToModel(f"The MCP server {server!r} refused {what}: {message} (error {code}).")
+    if error.error.message.startswith(_UNANSWERED):
+        return RespondToModel(
+            f"The MCP server {server!r} did not answer {what} ({clause(error.error.message)}); "
+            "whether it did its work is unknown."
+        )
+    return RespondToModel(f"The MCP server {server!r} refused {what}: {_words_of(error)}.")
+
+
+def _words_of(error: MCPError) -> str:
+    message = clause(error.error.message)
+    if message.startswith((*_UNANSWERED, HTTP_STATUS)):
+        return message  # its code is not the server's
+    return f"{message} (error {error.error.code})"

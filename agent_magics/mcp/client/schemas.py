@@ -7,6 +7,7 @@ normalisation, or a request to a model, take unbounded time.
 
 import re
 from collections.abc import Mapping, Sequence
+from urllib.parse import unquote
 
 MOST_TOOLS = 1_000  # of one server
 MOST_OF_ONE = 256 * 1024  # characters of a tool's description and schemas, roughly
@@ -122,7 +123,8 @@ def _references(schema: object) -> list[str]:
 def _at(schema: object, pointer: str) -> object:
     """Return the target of a reference within `schema`; None if it does not exist."""
     here = schema
-    for word in pointer.removeprefix("#").split("/")[1:]:
+    # A fragment is decoded before it is read: RFC 6901, section 6.
+    for word in unquote(pointer.removeprefix("#")).split("/")[1:]:
         key = word.replace("~1", "/").replace("~0", "~")
         if isinstance(here, Mapping):
             here = here.get(key)

@@ -1,8 +1,9 @@
 """Parses the form of an elicitation, and validates what may be asked and sent.
 
 Source: the Model Context Protocol, revision 2025-11-25, "Elicitation": a flat object of texts,
-numbers, booleans, and choices of one or of several. A `pattern` is not among them and is not
-applied: a server's regular expression could block this kernel forever.
+numbers, booleans, and choices of one or of several. Servers also write that a field may be null. A
+`pattern` is not among them and is not applied: a server's regular expression could block this
+kernel forever.
 """
 
 import re
@@ -29,6 +30,8 @@ _MOST_DIGITS = len(str(MOST_OPTIONS))
 _LARGEST = 1e300
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+# What stands for null under these words of a schema.
+_NULLS = {"type": "null", "enum": None, "anyOf": {"type": "null"}, "oneOf": {"type": "null"}}
 _YES = frozenset({"y", "yes", "true", "on", "1"})
 _NO = frozenset({"n", "no", "false", "off", "0"})
 
@@ -97,7 +100,7 @@ def form_fields(schema: JsonMapping) -> tuple[FormField, ...]:
         UnusableForm: it is not one that the protocol allows.
     """
     properties = schema.get("properties", {})
-    required = schema.get("required", [])
+    required = schema.get("required") or []
     if schema.get("type", "object") != "object" or not isinstance(properties, Mapping):
         raise UnusableForm("what it asks for is no object with properties")
     if not isinstance(required, Sequence) or not set(map(str, required)) <= set(properties):
@@ -110,6 +113,7 @@ def form_fields(schema: JsonMapping) -> tuple[FormField, ...]:
 def _field(name: str, schema: object, required: bool) -> FormField:
     if not isinstance(schema, Mapping):
         raise UnusableForm(f"field {name!r} is not described")
+    schema = _without_null(schema)
     kind, options = _kind_of(name, schema)
     title = _text(schema.get("title")) or name
     if kind in ("text", "number", "integer") and any(map(asks_for_secret, (name, title))):
@@ -132,6 +136,25 @@ def _field(name: str, schema: object, required: bool) -> FormField:
     )
     default, problem = check_field(field, schema.get("default"))
     return field if problem else replace(field, default=default)
+
+
+def _without_null(schema: JsonMapping) -> JsonMapping:
+    """Return a field's schema without the null that it allows; what is left empty is not sent.
+
+    Source: pydantic, by which servers on the Python SDK 1 write an optional field.
+    """
+    plain = dict(schema)
+    for key, null in _NULLS.items():
+        if isinstance(listed := plain.get(key), list | tuple):
+            plain[key] = [one for one in listed if one != null]
+    if isinstance(kinds := plain.get("type"), list) and len(kinds) == 1:
+        plain["type"] = kinds[0]
+    for key in ("anyOf", "oneOf"):
+        match plain.get(key):
+            case [Mapping() as only] if "const" not in only:
+                del plain[key]
+                plain = {**only, **plain}
+    return plain
 
 
 def _kind_of(name: str, schema: JsonMapping) -> tuple[str, tuple[tuple[str, str], ...]]:

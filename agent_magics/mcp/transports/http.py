@@ -1,6 +1,6 @@
 """Connects to a server over HTTP: the SDK's two transports, with limits, tokens and headers."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any
 
@@ -14,9 +14,10 @@ from agent_magics.mcp.environment import McpEnvironment
 from agent_magics.mcp.server_secrets import Redactor
 from agent_magics.mcp.transports.addresses import LoginAddresses
 from agent_magics.mcp.transports.asked import Unanswered
-from agent_magics.mcp.transports.bodies import MOST_OF_ONE, PLAIN, limit_body
+from agent_magics.mcp.transports.bodies import MOST_OF_ONE, PLAIN, limit_body, name_status
 from agent_magics.mcp.transports.logs import keep_keys_out
 from agent_magics.mcp.transports.oauth import Tokens
+from agent_magics.mcp.transports.renewal import lacking_scope
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.mcp import McpServerConfig
 
@@ -50,6 +51,7 @@ class HttpTransport:
         self._redact = redact
         self._on_over = on_over
         self._stack = AsyncExitStack()
+        self._tokens: Tokens | None = None
         self._auth: httpx2.Auth | None = None
         self._headers = dict(config.headers)
         self._failed: int | None = None
@@ -82,7 +84,7 @@ class HttpTransport:
         else:
             tokens = Tokens(config, self._around.environment, self._redact)
             if await tokens.load():
-                self._auth = tokens.silent_auth()
+                self._tokens, self._auth = tokens, tokens.silent_auth()
 
     async def __aenter__(self) -> Any:
         """Open the connection; raises as `_prepare`, and what the SDK raises."""
@@ -116,23 +118,51 @@ class HttpTransport:
 
     def _make_client(self, *_: Any, **__: Any) -> httpx2.AsyncClient:
         # No read time-out: the time limit of each call applies.
-        return httpx2.AsyncClient(
+        return _Client(
+            self._look_at,
             headers={**PLAIN, **self._headers},
             auth=self._auth,
             timeout=httpx2.Timeout(_CONNECT, read=None),
             event_hooks={
                 "request": [LoginAddresses(self._config).check_request, _hurry_farewell],
-                "response": [self._look_at],
+                "response": [limit_body],
             },
         )
 
     async def _look_at(self, response: httpx2.Response) -> None:
         status = response.status_code
-        # A login also sends requests to other addresses; their answers are not the server's.
-        if str(response.request.url) == self._config.url:
-            self._failed = status if status >= 400 else None
-            self.unauthorized = status == _UNAUTHORIZED
-        await limit_body(response)
+        self._failed = status if status >= 400 else None
+        self.unauthorized = status == _UNAUTHORIZED
+        reason = ""
+        if scope := lacking_scope(response):
+            reason = f"it needs the scope {scope!r}"
+            if self._tokens is not None:
+                await self._tokens.want(scope)
+                reason += f"; the person can give it by %agent mcp login {self._config.name}"
+        name_status(response, reason)
+
+
+class _Client(httpx2.AsyncClient):
+    """A client that reports the server's answer to each request, wherever a redirect led.
+
+    What a login sends for a request may go to the same origin, and is not reported.
+    """
+
+    def __init__(
+        self, report: Callable[[httpx2.Response], Awaitable[None]], **options: Any
+    ) -> None:
+        super().__init__(**options)
+        self._report = report
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        """Send a request, report its answer, and return it."""
+        response = await super().send(request, **options)
+        try:
+            await self._report(response)
+        except BaseException:
+            await response.aclose()
+            raise
+        return response
 
 
 class _Watched(ObjectReceiveStream[Any]):

@@ -3,7 +3,8 @@
 import asyncio
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -14,29 +15,32 @@ from mcp.client.auth import (
     OAuthRegistrationError,
     OAuthTokenError,
 )
-from mcp.client.auth.utils import issuers_match
+from mcp.client.auth.utils import extract_scope_from_www_auth, issuers_match, union_scopes
+from mcp.shared._httpx_utils import stream_within_origin
 from mcp.shared.auth import (
     AuthorizationCodeResult,
     OAuthClientInformationFull,
     OAuthClientMetadata,
     OAuthMetadata,
     OAuthToken,
+    ProtectedResourceMetadata,
 )
 from mcp_types.version import LATEST_HANDSHAKE_VERSION
 from pydantic import AnyUrl, ValidationError
 
-from agent_magics.mcp.endings import LoginNeeded
 from agent_magics.mcp.server_secrets import Redactor
 from agent_magics.mcp.transports.addresses import LoginAddresses
 from agent_magics.mcp.transports.bodies import PLAIN, limit_body
 from agent_magics.mcp.transports.logs import keep_keys_out
 from agent_magics.mcp.transports.receiver import RedirectReceiver
+from agent_magics.mcp.transports.renewal import RenewingAuth, alone_with
 from agent_magics.models.providers.credentials import drop_key, keep_key, kept_secret
 from agent_magics.protocol.errors import FatalError, clause
 from agent_magics.protocol.mcp import McpServerConfig
 from agent_magics.text.brief import brief_line
 
 _SILENT_REDIRECT = "http://127.0.0.1/callback"  # never used, since there is no interaction
+_UNAUTHORIZED = 401
 _TIMEOUT = 30.0  # seconds for one request
 
 
@@ -75,7 +79,27 @@ class Tokens:
 
     def silent_auth(self) -> httpx2.Auth:
         """Return an HTTP authentication that sends and renews tokens without interaction."""
-        return self._provider(_SILENT_REDIRECT, _refuse, _refuse)
+        return self._provider(RenewingAuth, _SILENT_REDIRECT)
+
+    async def want(self, scope: str) -> None:
+        """Note a scope that a request lacked; the next login asks for it, too.
+
+        Where the stored data cannot be changed it is not noted: the call's error names it anyway.
+        """
+        with suppress(FatalError):
+            async with self.alone():
+                granted = self._kept.get("tokens", {}).get("scope")
+                wanted = union_scopes(granted, union_scopes(self._kept.get("scope"), scope))
+                if self._kept and wanted != self._kept.get("scope"):
+                    self._kept["scope"] = wanted
+                    await self._keep()
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """Read the stored data anew, and keep other kernels from renewing the tokens meanwhile."""
+        async with alone_with(self._name):
+            await self.load()
+            yield
 
     async def log_in(self, show: Callable[[str], None], limit: float) -> None:
         """Get tokens by having the person open an address.
@@ -87,7 +111,9 @@ class Tokens:
         Raises:
             FatalError: the login failed.
         """
-        config, self._kept = self._config, {}
+        config = self._config
+        await self.load()
+        self._kept = {"scope": self._kept["scope"]} if "scope" in self._kept else {}
         if (variable := config.oauth_client_secret_env_var) and not self._client_secret:
             raise FatalError(
                 f"The login to {config.name!r} needs the variable {variable} "
@@ -105,10 +131,10 @@ class Tokens:
                 code, state, issuer = await receiver.wait()
                 return AuthorizationCodeResult(code=code, state=state, iss=issuer)
 
-            auth = self._provider(receiver.address, hand_out, wait)
+            auth = self._provider(OAuthClientProvider, receiver.address, hand_out, wait)
             try:
                 async with asyncio.timeout(limit):
-                    await _request_login(config, auth)
+                    await _request_login(config, auth, self._kept.get("scope"))
             except TimeoutError:
                 raise FatalError(
                     f"Nobody logged in to {config.name!r} within {limit:g} s: run %agent mcp "
@@ -141,6 +167,9 @@ class Tokens:
         self._context.token_expiry_time = _expiry_of(tokens, kept.get("expires_at"))
         if "metadata" in kept:  # otherwise it would guess the address for renewal
             self._context.oauth_metadata = OAuthMetadata.model_validate(kept["metadata"])
+        if "resource" in kept:  # named in renewals: RFC 8707, section 2.2
+            resource = ProtectedResourceMetadata.model_validate(kept["resource"])
+            self._context.protected_resource_metadata = resource
         return tokens
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
@@ -149,9 +178,13 @@ class Tokens:
         self._kept.pop("expires_at", None)
         if tokens.expires_in:
             self._kept["expires_at"] = time.time() + tokens.expires_in
-        if self._context.oauth_metadata is not None:
-            metadata = self._context.oauth_metadata.model_dump(mode="json", exclude_none=True)
-            self._kept["metadata"] = metadata
+        found = {
+            "metadata": self._context.oauth_metadata,
+            "resource": self._context.protected_resource_metadata,
+        }
+        for key, metadata in found.items():
+            if metadata is not None:
+                self._kept[key] = metadata.model_dump(mode="json", exclude_none=True)
         await self._keep()
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
@@ -220,7 +253,9 @@ class Tokens:
         for secret in filter(None, secrets):
             self._redact.add(secret)
 
-    def _provider(self, redirect: str, hand_out: Any, wait: Any) -> OAuthClientProvider:
+    def _provider(
+        self, kind: type[OAuthClientProvider], redirect: str, *ways: Any
+    ) -> OAuthClientProvider:
         metadata = OAuthClientMetadata(
             client_name="agent-magics",
             redirect_uris=[AnyUrl(redirect)],
@@ -228,16 +263,25 @@ class Tokens:
             response_types=["code"],
             token_endpoint_auth_method="none",
         )
-        provider = OAuthClientProvider(self._config.url or "", metadata, self, hand_out, wait)
+        address = str(httpx2.URL(self._config.url or ""))  # as it is requested, without ".."
+        provider = kind(address, metadata, self, *ways)
         self._context = provider.context
         return provider
 
 
-async def _refuse(*_: Any) -> Any:
-    raise LoginNeeded
+def _adding_scope(scope: str | None) -> Callable[[httpx2.Response], Awaitable[None]]:
+    """Return a hook that makes the SDK ask for a scope, beside the one that the server names."""
+
+    async def add(response: httpx2.Response) -> None:
+        if scope and response.status_code == _UNAUTHORIZED:
+            given = response.headers.get("www-authenticate", "")
+            asked = union_scopes(extract_scope_from_www_auth(response), scope)
+            response.headers["www-authenticate"] = f'Bearer scope="{asked}", {given}'
+
+    return add
 
 
-async def _request_login(config: McpServerConfig, auth: httpx2.Auth) -> None:
+async def _request_login(config: McpServerConfig, auth: httpx2.Auth, scope: str | None) -> None:
     """Send requests that make the server require a login; some require it only after initialize."""
     keep_keys_out()
     hello = {
@@ -254,7 +298,7 @@ async def _request_login(config: McpServerConfig, auth: httpx2.Auth) -> None:
     headers = {**PLAIN, **config.headers, "Accept": "application/json, text/event-stream"}
     hooks: dict[str, list[Callable[..., Any]]] = {
         "request": [LoginAddresses(config).check_request],
-        "response": [limit_body],
+        "response": [limit_body, _adding_scope(scope)],
     }
     async with httpx2.AsyncClient(
         auth=auth, headers=headers, timeout=timeout, event_hooks=hooks
@@ -262,12 +306,13 @@ async def _request_login(config: McpServerConfig, auth: httpx2.Auth) -> None:
         method = "GET" if config.transport == "sse" else "POST"
         address = config.url or ""
         body = None if method == "GET" else hello
-        async with client.stream(method, address, json=body) as answer:
+        # Redirects are followed as the transport follows them: within the origin.
+        async with stream_within_origin(client, method, address, json=body) as answer:
             session = answer.headers.get("mcp-session-id")  # the session is discarded
         if method == "POST" and answer.is_success:
             about = {"mcp-session-id": session} if session else {}
             listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
-            async with client.stream("POST", address, json=listing, headers=about):
+            async with stream_within_origin(client, "POST", address, json=listing, headers=about):
                 pass
 
 

@@ -21,7 +21,13 @@ from agent_magics.render.markdown import code_span
 from agent_magics.render.tables import table
 from agent_magics.render.visible import show_shortened
 from agent_magics.text.brief import meant
-from agent_magics.text.secrets import KEY_LIKE, SECRET_NAME
+from agent_magics.text.secrets import (
+    ADDRESS_PASSWORD,
+    KEY_LIKE,
+    SECRET_NAME,
+    secrets_in,
+    split_arguments,
+)
 
 _USAGE = (
     "%agent mcp add takes: NAME -- COMMAND ARGS..., or NAME URL; before the -- also --project, "
@@ -36,8 +42,6 @@ _OPTIONS = {
 _LONGEST_COMMAND = 200
 _SHORTEST_SECRET = 8  # of a variable's value; shorter ones occur by chance
 _HIDDEN = "…"
-_NAMED_VALUE = re.compile(r"([^=:]*[=:]).+", re.S)  # `API_KEY=X`, `Authorization: X`
-_PASSWORD = re.compile(r"(://[^\s/:@]*:)[^\s/@]+@")  # of an address, such as a database's
 
 
 # -- how it is reached -----------------------------------------------------------------------------
@@ -50,21 +54,16 @@ def how_reached(server: McpServerConfig, manager: McpConnectionManager | None = 
     else:
         parts = urlsplit(server.url)  # without the query, which may hold keys
         line = f"{parts.scheme}://{parts.netloc}{parts.path}"
-    for secret in (*(manager.secrets() if manager else ()), *_secret_variables()):
+    line = ADDRESS_PASSWORD.sub(rf"\1:{_HIDDEN}", line)
+    known = manager.secrets() if manager else ()
+    for secret in (*known, *_secret_variables(), *secrets_in(line)):
         line = line.replace(secret, _HIDDEN)
-    return show_shortened(_PASSWORD.sub(rf"\1{_HIDDEN}@", line), _LONGEST_COMMAND)
+    return show_shortened(line, _LONGEST_COMMAND)
 
 
 def _shown_args(args: Sequence[str]) -> Iterator[str]:
-    hides_next = False
-    for word in args:
-        named = _NAMED_VALUE.fullmatch(word)
-        if named and SECRET_NAME.search(named[1]):
-            yield f"{named[1]}{_HIDDEN}"
-        else:
-            yield _HIDDEN if hides_next or KEY_LIKE.match(word) else word
-        # `--token X`: the next word is the secret.
-        hides_next = not named and word.startswith("-") and bool(SECRET_NAME.search(word))
+    for shown, secret in split_arguments(args):
+        yield _HIDDEN if KEY_LIKE.match(shown) else f"{shown}{_HIDDEN if secret else ''}"
 
 
 def _secret_variables() -> list[str]:

@@ -180,6 +180,13 @@ def object_of(properties, required=(), **more):
             {"properties": {"a": {"$ref": "#/$defs/x~1y z"}}, "$defs": {"x/y z": STRING}},
             object_of({"a": {"$ref": "#/$defs/x_1y_z"}}, **{"$defs": {"x_1y_z": STRING}}),
         ),
+        (
+            {
+                "properties": {"a": {"$ref": "#/%24defs/Part%3Cx%7E1y%3E"}},
+                "$defs": {"Part<x/y>": STRING},
+            },
+            object_of({"a": {"$ref": "#/$defs/Part_x_1y_"}}, **{"$defs": {"Part_x_1y_": STRING}}),
+        ),
     ],
 )
 def test_each_rule(given, clean):

@@ -47,6 +47,7 @@ def test_too_deep():
         ({"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"type": "string"}}}, False),
         ({"properties": {"next": {"$ref": "#"}}}, False),
         ({"$defs": {"a/b": {"items": {"$ref": "#/$defs/a~1b"}}}}, False),
+        ({"$defs": {"a<b>": {"$ref": "#/$defs/a%3Cb%3E"}}}, True),
         ({"$ref": "https://example.org/schema"}, False),
         ({"$ref": "#/$defs/gone"}, False),
         ({"anyOf": [{"$ref": "#/anyOf/1"}, {"$ref": "#/anyOf/0"}]}, True),

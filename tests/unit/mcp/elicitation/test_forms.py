@@ -68,6 +68,38 @@ def test_each_kind_takes_what_fits_it(schema, fitting, unfit):
         assert check_field(field, value)[1], value
 
 
+NULL = {"type": "null"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "plain"),
+    [
+        ({"anyOf": [{**TEXT, "maxLength": 3}, NULL], "default": None}, {**TEXT, "maxLength": 3}),
+        (
+            {"anyOf": [NULL, ENUM], "title": "T", "default": "b"},
+            {**ENUM, "title": "T", "default": "b"},
+        ),
+        ({"oneOf": [{"type": "integer", "title": "N"}, NULL]}, {"type": "integer", "title": "N"}),
+        ({"anyOf": [MANY]}, MANY),
+        ({"type": ["number", "null"], "minimum": 1}, {"type": "number", "minimum": 1}),
+        ({"type": ["null", "boolean"]}, {"type": "boolean"}),
+        ({"type": ["string", "null"], "enum": ["a", "b", None]}, ENUM),
+        (
+            {"oneOf": [{"const": "a", "title": "A"}, NULL]},
+            {"oneOf": [{"const": "a", "title": "A"}]},
+        ),
+    ],
+)
+def test_a_field_that_may_be_null_is_the_field_without_it(schema, plain):
+    """So the Python SDK 1 writes an optional field."""
+    assert field_of(schema) == field_of(plain)
+
+
+def test_nothing_is_required_where_that_is_null():
+    (field,) = form_fields({"properties": {"x": TEXT}, "required": None})
+    assert not field.required
+
+
 def test_whole_numbers_are_sent_as_such():
     value, _ = check_field(field_of({"type": "integer"}), 3.0)
     assert (value, type(value)) == (3, int)
@@ -124,6 +156,9 @@ def test_a_default_that_does_not_fit_is_none():
         {"properties": {"x": {"type": "array", "items": TEXT}}},
         {"properties": {"x": {"type": "string", "enum": []}}},
         {"properties": {"x": {"type": "string", "enum": [1, 2]}}},
+        {"properties": {"x": {"type": ["string", "integer", "null"]}}},
+        {"properties": {"x": {"anyOf": [TEXT, {"type": "integer"}, {"type": "null"}]}}},
+        {"properties": {"x": {"anyOf": [{"type": "null"}]}}},
         {"properties": {"x": TEXT}, "required": ["y"]},
         {"properties": {"x": TEXT}, "required": 5},
         {"properties": {str(number): TEXT for number in range(MOST_FIELDS + 1)}},
@@ -185,10 +220,11 @@ bounds = st.one_of(st.integers(-3, 3), json_values)
 schemas = st.fixed_dictionaries(
     {},
     optional={
-        "type": st.one_of(kinds, json_values),
+        "type": st.one_of(kinds, st.lists(kinds, max_size=2), json_values),
         "format": st.sampled_from(["email", "uri", "date", "date-time", "other"]),
         "enum": st.one_of(st.lists(st.text(max_size=3), min_size=1, max_size=3), json_values),
         "items": st.one_of(st.just({"enum": ["a", "b"]}), json_values),
+        "anyOf": st.one_of(st.just([{"type": "string"}, {"type": "null"}]), json_values),
         "default": st.one_of(json_values, st.sampled_from(["a", ["a"], 1, True])),
         "minimum": bounds,
         "maxLength": bounds,
@@ -215,7 +251,7 @@ def test_no_schema_and_no_content_does_more_than_be_refused(properties, required
     if not problems:
         again = check_content(fields, json.loads(json.dumps(fitting)))
         assert again == (fitting, {})
-        assert set(required) <= set(fitting)
+        assert set(required or ()) <= set(fitting)
 
 
 @settings(deadline=None)  # the machine may be busy

@@ -123,6 +123,45 @@ def test_a_forgotten_session_is_told_and_made_anew():
         assert words_of(world.call("add", a=1, b=2)) == "3"
 
 
+EVENTS, TEXT, JSON = (
+    {"content-type": kind} for kind in ("text/event-stream", "text/plain", "application/json")
+)
+REFUSAL = '{"jsonrpc": "2.0", "id": null, "error": {"code": -32602, "message": "no such thing"}}'
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ((200, EVENTS, ": hello\n\n"), "did not answer {} (SSE stream ended without a response)"),
+        ((200, TEXT, "hello"), "did not answer {} (Unexpected content type: text/plain)"),
+        ((202, {}, ""), "did not answer {} (server answered a request with 202 Accepted)"),
+        ((500, JSON, '{"detail": "Oh."}'), "did not answer {} (HTTP status 500)"),
+        ((502, TEXT, "gateway"), "did not answer {} (HTTP status 502)"),
+        (
+            (503, {**EVENTS, "retry-after": "30"}, ""),
+            "did not answer {} (HTTP status 503, Retry-After: 30)",
+        ),
+        ((403, TEXT, "no"), "refused {}: HTTP status 403."),
+        ((429, {"retry-after": "30"}, ""), "refused {}: HTTP status 429, Retry-After: 30."),
+        ((400, JSON, REFUSAL), "refused {}: no such thing (error -32602)."),
+        ((500, JSON, REFUSAL), "refused {}: no such thing (error -32602)."),
+    ],
+    ids=lambda value: str(value[0]) if isinstance(value, tuple) else "",
+)
+def test_a_call_that_was_not_answered_is_not_called_refused(answer, told):
+    """Its work may be done: the model is not to call it again without a look."""
+    with HttpServer() as server, McpWorld(config(server)) as world:
+        world.ready()
+        server.gate = lambda request: answer if request[0] == "POST" else None
+        with pytest.raises(RespondToModel) as caught:
+            world.call("add", a=1, b=2)
+        server.gate = lambda request: None
+        assert words_of(world.call("add", a=1, b=2)) == "3"
+    said = str(caught.value)
+    assert told.format("the tool 'add'") in said
+    assert said.endswith("; whether it did its work is unknown.") == ("did not answer" in told)
+
+
 def test_an_answer_that_is_too_long_is_told(monkeypatch):
     monkeypatch.setattr(bodies, "MOST_OF_ONE", 1 << 20)
     with HttpServer() as server, McpWorld(config(server)) as world:

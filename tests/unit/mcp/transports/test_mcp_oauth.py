@@ -1,5 +1,6 @@
 """Logging in to a server: the whole way with a real authorization server, but for the browser."""
 
+import asyncio
 import base64
 import json
 import os
@@ -17,7 +18,7 @@ from agent_magics.models.providers.credentials import drop_key, keep_key, kept_s
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.mcp import McpServerConfig, McpStatus
 from tests.support.mcp.http_server import Guard, HttpServer
-from tests.support.mcp.links import LIMIT, McpWorld, words_of
+from tests.support.mcp.links import LIMIT, Callbacks, McpWorld, words_of
 from tests.support.ports import free_port
 
 
@@ -75,6 +76,11 @@ def expire(server, at):
     keep_key(name_of(server), json.dumps({**json.loads(kept_by(server)), "expires_at": at}))
 
 
+def settled(state):
+    """Tell whether a server is started, or will not be."""
+    return state.status in (McpStatus.READY, McpStatus.NEEDS_LOGIN, McpStatus.FAILED)
+
+
 def log_in(world, browser):
     world.run(world.manager.server("small").login(browser, LIMIT))
     browser.join()
@@ -90,6 +96,38 @@ def test_without_a_login_it_is_said_and_nobody_is_asked(guarded):
         with pytest.raises(RespondToModel, match="wants a login"):
             world.call("add", a=1, b=2)
     assert not any("/auth/" in path for _, path, _, _ in server.seen)
+
+
+def mounted_elsewhere(server, guard):
+    """Redirect an address of the server to the guarded one."""
+    guard.resource = server.base + "/mounted"
+    there = (307, {"location": server.address}, "")
+    server.gate = lambda request: there if request[1] == "/mounted" else guard(request)
+    return guard.resource
+
+
+@pytest.mark.parametrize(
+    "address_of",
+    [
+        mounted_elsewhere,
+        lambda server, guard: server.address.replace("http://", "HTTP://"),
+        lambda server, guard: server.base + "/x/../mcp",
+        lambda server, guard: server.address + "?a=b c",
+    ],
+    ids=["redirected", "capitals", "dots", "space"],
+)
+def test_the_need_for_a_login_is_seen_however_the_address_is_written(guarded, address_of):
+    server, guard = guarded
+    given = replace(config(server), url=address_of(server, guard))
+    with McpWorld(given) as world:
+        assert world.until(settled).status is McpStatus.NEEDS_LOGIN
+        log_in(world, Browser())
+        assert words_of(world.call("add", a=1, b=2)) == "3"
+        guard.valid.clear()
+        guard.renewals.clear()
+        with pytest.raises(RespondToModel, match="wants a login"):
+            world.call("add", a=1, b=2)
+    drop_key(f"mcp:small:{given.url}")
 
 
 @pytest.mark.soak
@@ -141,6 +179,172 @@ def test_a_token_that_nobody_renews_needs_a_login(guarded):
         with pytest.raises(RespondToModel):
             world.call("add", a=1, b=2)
         world.until_status(McpStatus.NEEDS_LOGIN)
+
+
+class RotatingGuard(Guard):
+    """Takes the second use of a refresh token for theft: OAuth 2.1, section 4.3.1."""
+
+    def __init__(self, server, **options):
+        super().__init__(server, **options)
+        self.used = set()
+        self.renewing = []  # the fields of each renewal
+
+    def _token(self, fields, body):
+        if fields["grant_type"] != "refresh_token":
+            return super()._token(fields, body)
+        self.renewing.append(fields)
+        given = fields["refresh_token"]
+        if given in self.used:
+            self.valid.clear()
+            self.renewals.clear()
+        self.used.add(given)
+        answer = super()._token(fields, body)
+        self.renewals.discard(given)
+        return answer
+
+
+class Forgetful(set):
+    """Tokens of which none is valid."""
+
+    def add(self, token):
+        """Take none."""
+
+
+def test_two_kernels_renew_rotating_tokens_one_after_the_other(guarded):
+    server, _ = guarded
+    guard = RotatingGuard(server)
+    with McpWorld(config(server)) as one:
+        assert one.until(settled).status is McpStatus.NEEDS_LOGIN
+        log_in(one, Browser())
+        one.ready()
+        with McpWorld(config(server)) as two:
+            two.ready()
+            for first, second in ((one, two), (two, one)):
+                guard.valid.clear()
+                assert words_of(first.call("add", a=1, b=2)) == "3"
+                assert words_of(second.call("add", a=1, b=2)) == "3"
+            # Both at the same moment.
+            guard.valid.clear()
+            calls = [
+                world.manager.server("small").call_tool("add", {"a": 1, "b": 2}, Callbacks())
+                for world in (one, two, one, two)
+            ]
+
+            async def together():
+                return await asyncio.gather(*calls)
+
+            assert [words_of(each) for each in one.run(together())] == ["3"] * 4
+    assert len(guard.renewing) == 3
+
+
+@pytest.mark.parametrize("lifetime", [3600, None], ids=["sooner than it said", "without a time"])
+def test_a_token_that_is_refused_is_renewed_once(guarded, lifetime):
+    server, _ = guarded
+    guard = RotatingGuard(server, lifetime=lifetime)
+    with McpWorld(config(server)) as world:
+        assert world.until(settled).status is McpStatus.NEEDS_LOGIN
+        log_in(world, Browser())
+        assert words_of(world.call("add", a=1, b=2)) == "3"
+        guard.valid.clear()
+        assert words_of(world.call("add", a=1, b=2)) == "3"
+        assert len(guard.renewing) == 1
+        guard.valid = Forgetful()
+        with pytest.raises(RespondToModel, match="wants a login"):
+            world.call("add", a=1, b=2)
+        world.until_status(McpStatus.NEEDS_LOGIN)
+    assert len(guard.renewing) == 2
+
+
+def test_a_renewal_names_the_server_in_every_kernel(guarded):
+    """MCP, "Authorization": clients MUST send RFC 8707's `resource` in token requests."""
+    server, _ = guarded
+    guard = RotatingGuard(server)
+    with McpWorld(config(server)) as world:
+        assert world.until(settled).status is McpStatus.NEEDS_LOGIN
+        log_in(world, Browser())
+        world.ready()
+    expire(server, 1.0)
+    with McpWorld(config(server)) as world:
+        world.ready()
+    assert [fields.get("resource") for fields in guard.renewing] == [server.address]
+
+
+class ScopeGuard(Guard):
+    """Wants the scope ``read`` of all, and ``write`` too of requests while `wants_more`."""
+
+    wants_more = False
+    challenge = 'error="insufficient_scope", scope="write"'
+
+    def __init__(self, server):
+        super().__init__(server)
+        self.registered = self.asked = ""
+        self.wide = set()
+
+    def __call__(self, request):
+        answer = super().__call__(request)
+        token = request[2].get("authorization", "").removeprefix("Bearer ")
+        if answer is None and self.wants_more and token not in self.wide:
+            return 403, {"www-authenticate": f"Bearer {self.challenge}"}, ""
+        if answer and "www-authenticate" in answer[1]:
+            answer[1]["www-authenticate"] += ', scope="read"'
+        return answer
+
+    def _register(self, fields, body):
+        self.registered = json.loads(body).get("scope", "")
+        return super()._register(fields, body)
+
+    def _authorize(self, fields, body):
+        self.asked = fields.get("scope", "")
+        return super()._authorize(fields, body)
+
+    def _token(self, fields, body):
+        before = set(self.valid)
+        answer = super()._token(fields, body)
+        if "write" in self.asked:
+            self.wide |= self.valid - before
+        return answer
+
+
+def test_a_call_that_wants_more_scope_fails_alone_and_a_login_mends_it(guarded):
+    server, _ = guarded
+    guard = ScopeGuard(server)
+    with McpWorld(config(server)) as world:
+        assert world.until(settled).status is McpStatus.NEEDS_LOGIN
+        log_in(world, Browser())
+        assert words_of(world.call("add", a=1, b=2)) == "3"
+        before = len(world.history)
+        guard.wants_more = True
+        with pytest.raises(RespondToModel) as caught:
+            world.call("add", a=1, b=2)
+        assert str(caught.value) == (
+            "The MCP server 'small' refused the tool 'add': HTTP status 403: it needs the scope "
+            "'write'; the person can give it by %agent mcp login small."
+        )
+        guard.wants_more = False
+        assert words_of(world.call("add", a=1, b=2)) == "3"
+        assert len(world.history) == before, "the connection stayed open"
+        log_in(world, Browser())
+        assert guard.asked == guard.registered == "read write"
+        guard.wants_more = True
+        assert words_of(world.call("add", a=1, b=2)) == "3"
+        # A later login asks for it, too.
+        log_in(world, Browser())
+        assert guard.asked == "read write"
+
+
+@pytest.mark.parametrize("scope", ['"\x80"', '"' + "x" * 2_000 + '"', "", '" "'])
+def test_a_scope_that_cannot_be_asked_for_is_not_kept(guarded, scope):
+    server, _ = guarded
+    guard = ScopeGuard(server)
+    guard.challenge = f'error="insufficient_scope", scope={scope}'
+    with McpWorld(config(server)) as world:
+        assert world.until(settled).status is McpStatus.NEEDS_LOGIN
+        log_in(world, Browser())
+        world.ready()
+        guard.wants_more = True
+        with pytest.raises(RespondToModel, match=r"refused the tool 'add': HTTP status 403\.$"):
+            world.call("add", a=1, b=2)
+    assert "scope" not in json.loads(kept_by(server))
 
 
 def test_logging_out_forgets(guarded):
@@ -210,7 +414,7 @@ def test_a_login_leads_into_no_network_that_is_closed_to_the_server(
 
 
 @pytest.mark.parametrize("place", ["challenge", "token", "register"])
-def test_a_login_follows_no_redirect(guarded, elsewhere, place):
+def test_a_login_follows_no_redirect_to_another_origin(guarded, elsewhere, place):
     server, guard = guarded
     guard.redirects[place] = (307, {"location": elsewhere.base}, "")
     with McpWorld(config(server)) as world:
@@ -290,6 +494,9 @@ def test_a_server_that_changes_its_issuer_gets_neither_tokens_nor_secret(guarded
         for _ in range(3):
             with suppress(RespondToModel, FatalError):
                 world.call("add", a=1, b=2)
+        assert not hostile.seen, "only a login asks where the login is"
+        with pytest.raises(FatalError, match="secret is not for"):
+            world.run(world.manager.server("small").login(Browser(), LIMIT))
         assert hostile.seen
         assert "sesame" not in repr(hostile.seen)
         assert not any(renewal in repr(hostile.seen) for renewal in guard.renewals)
