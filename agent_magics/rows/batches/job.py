@@ -269,7 +269,7 @@ class BatchJob(Job):
         """Upload a file and begin its batch; where too much waits already, after another's end."""
         file_id = await self._api.upload(pack.path)
         while True:
-            before = self._running()
+            before, ended = self._running(), self._ended()
             batch = await self._api.create(file_id, pack.token)
             await self._see(pack.token, batch)
             while not batch.has_ended and batch.state == "validating" and not self.stopped:
@@ -277,10 +277,12 @@ class BatchJob(Job):
                 batch = await self._api.state(batch.id)
                 await self._see(pack.token, batch)
             others = self._running()
-            if not (batch.is_full and before | others) or self.stopped:
+            if not batch.is_full or self.stopped:
                 return batch
-            if before - others:
-                continue  # one has ended meanwhile
+            if before - others or self._ended() - ended - {pack.token}:
+                continue  # another one has ended meanwhile
+            if not others:
+                return batch
             self._ended_one.clear()
             waits = (self._ended_one.wait(), self._wake.wait())
             tasks = [asyncio.ensure_future(each) for each in waits]
@@ -293,6 +295,9 @@ class BatchJob(Job):
     def _running(self) -> set[str]:
         """Return which batches have not ended."""
         return {token for token, batch in self._batches.items() if not batch.has_ended}
+
+    def _ended(self) -> set[str]:
+        return self._batches.keys() - self._running()
 
     async def _take_up(self, sent: Sent) -> None:
         """Go on with a batch that an earlier call sent."""

@@ -24,7 +24,7 @@ from agent_magics.protocol.errors import FatalError
 from agent_magics.rows import outcomes
 from agent_magics.rows.batches import job as batch_job
 from agent_magics.rows.batches import pack as packs
-from agent_magics.rows.batches.api import Batch, open_api
+from agent_magics.rows.batches.api import Batch, BatchApi, open_api
 from agent_magics.rows.batches.job import BatchJob
 from agent_magics.rows.batches.ledger import Ledger, Sent, now
 from agent_magics.rows.batches.pack import Pack
@@ -103,6 +103,33 @@ def test_files_and_batches_keep_to_their_limits(tmp_path, monkeypatch):
     assert not len(done.failed) and done.usage.input_tokens == 190 * 20
     assert max(sizes) == 40
     assert states["completed"] == 5 and set(states) <= {"completed", "failed"}
+
+
+def test_a_batch_that_another_one_left_no_room_is_sent_again(tmp_path, monkeypatch):
+    """Also where the other one began later, and has ended when the refusal is read."""
+    monkeypatch.setattr(packs, "MOST_REQUESTS", 40)
+    create, see = BatchApi.create, BatchJob._see
+    both, met = asyncio.Barrier(2), set()
+
+    async def create_together(self, file_id, token):
+        if token not in met:
+            met.add(token)
+            await both.wait()
+        return await create(self, file_id, token)
+
+    async def see_late(self, token, batch):
+        while batch.is_full and self._running() - {token}:
+            self._ended_one.clear()
+            await self._ended_one.wait()
+        await see(self, token, batch)
+
+    monkeypatch.setattr(BatchApi, "create", create_together)
+    monkeypatch.setattr(BatchJob, "_see", see_late)
+    with BatchServer(most_running=1) as server:
+        done = mapped(server, 80, cache=tmp_path / "a")
+        states = Counter(each["status"] for each in server.batches())
+    assert not len(done.failed)
+    assert (states["completed"], states["failed"]) == (2, 1)
 
 
 def test_rows_that_wait_for_a_batch_need_no_room(tmp_path, monkeypatch):
