@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from agent_magics.approval.commands.place import Effort
-from agent_magics.approval.commands.words import program_of
+from agent_magics.approval.commands.words import SYSTEM_FOLDERS, program_of
 
 SHELLS = frozenset(["sh", "bash", "zsh", "dash", "ksh", "ash", "fish"])
 
@@ -20,8 +20,14 @@ def is_shell(program: str) -> bool:
 
 
 def script_of(argv: Sequence[str]) -> str | None:
-    """Return the script of ``bash -c SCRIPT`` and ``bash -lc SCRIPT``; None for anything else."""
-    if len(argv) < 3 or not is_shell(argv[0]) or tuple(argv[1:-1]) not in _WITH_SCRIPT:
+    """Return the script of ``bash -c SCRIPT`` and ``bash -lc SCRIPT``; None for anything else.
+
+    A file elsewhere that has a shell's name may do anything with a script.
+    """
+    folder, slash, program = argv[0].rpartition("/") if argv else ("", "", "")
+    if program not in SHELLS or (slash and folder not in SYSTEM_FOLDERS):
+        return None
+    if tuple(argv[1:-1]) not in _WITH_SCRIPT:
         return None
     return argv[-1]
 

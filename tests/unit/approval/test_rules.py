@@ -117,6 +117,11 @@ def test_a_script_is_allowed_by_all_its_commands(book, line):
         "xargs git status",
         "git",
         "./git status",
+        "./bash -c 'git status'",
+        "tools/sh -lc 'git status'",
+        "/work/bash -c 'git status'",
+        "bash -c \"./bash -c 'git status'\"",
+        "bash -c \"ls && sh -c './sh -c ls'\"",
         "/usr/bin/git status",
         "git -c core.pager=evil status",
         "git fetch --upload-pack=evil .",
@@ -252,6 +257,8 @@ def test_the_network_is_allowed_to_commands(book):
     assert said(held, "pip install x", "network") == ALLOW
     assert said(held, "pip download x", "network") is None
     assert said(held, "pip install x") is None
+    assert said(held, "bash -c 'pip install x'", "network") == ALLOW
+    assert said(held, "./bash -c 'pip install x'", "network") is None
     everywhere = book(rule("network", "*", "forbid"))
     assert said(everywhere, "pip install x", "network") == ("forbid", "default")
 
