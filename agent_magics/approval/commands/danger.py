@@ -26,7 +26,8 @@ _ADDS_TARGETS = names("xargs parallel")
 # The options by which xargs puts what it adds in the place of a text.
 _REPLACES = re.compile(r"-[0oprtx]*I(.*)|-[0oprtx]*i(.+)|--replace=(.+)", re.DOTALL)
 _GIT_OPTIONS_WITH_VALUE = names(
-    "-C -c --git-dir --work-tree --namespace --exec-path --super-prefix --config-env"
+    "-C -c --git-dir --work-tree --namespace --exec-path --super-prefix --config-env "
+    "--attr-source --shallow-file"
 )
 _DEEPEST = 6  # nesting depth of scripts
 _NEAR = 200  # characters of context around a match
