@@ -192,6 +192,31 @@ def test_a_strict_rule_finds_its_command_anywhere(book, line, decision):
     assert said(held, line)[0] == decision
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("make", "bash -c make", "bash -lc make", "bash -c '\"make\"'", "sh -e -c make"),
+        *(
+            "bash -c -e make",
+            "bash -o pipefail -c make",
+            'bash -c "bash -c make"',
+            "env sh -c make",
+        ),
+        *("bash -c /usr/bin/make", "bash -c 'ls; sh -c make'", "timeout 5 bash -ec make"),
+    ],
+)
+def test_a_strict_rule_finds_a_script_of_one_word(book, line):
+    held = book(rule("command", ["make"], "forbid"))
+    assert said(held, line) == ("forbid", "default")
+
+
+@pytest.mark.parametrize(
+    "line", ["bash x.sh make", "bash make.sh", "echo make", "bash -c 'ls make'"]
+)
+def test_a_word_that_a_script_is_given_is_no_script(book, line):
+    assert said(book(rule("command", ["make"], "forbid")), line) is None
+
+
 @pytest.mark.parametrize("line", ["git pull", "echo git push", "bash -c 'echo \"git push\"'"])
 def test_a_strict_rule_leaves_the_rest_alone(book, line):
     held = book(rule("command", ["git", "push"], "forbid"))
