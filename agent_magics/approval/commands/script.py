@@ -4,9 +4,15 @@ import re
 from collections.abc import Sequence
 
 from agent_magics.approval.commands.place import Effort
-from agent_magics.approval.commands.words import SYSTEM_FOLDERS, program_of
+from agent_magics.approval.commands.words import SYSTEM_FOLDERS, names, program_of
 
 SHELLS = frozenset(["sh", "bash", "zsh", "dash", "ksh", "ash", "fish"])
+
+# Words of a command line by which a shell may come that reads its input.
+_BRING_SHELL = SHELLS | names(
+    "SHELL eval source ssh su sudo doas run0 busybox docker podman kubectl"
+)
+_WORD = re.compile(r"[\w.+-]+")
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./,:+@%=-]+")
 _WITH_SCRIPT = frozenset({("-c",), ("-lc",), ("-l", "-c"), ("--login", "-c")})
@@ -30,6 +36,14 @@ def script_of(argv: Sequence[str]) -> str | None:
     if tuple(argv[1:-1]) not in _WITH_SCRIPT:
         return None
     return argv[-1]
+
+
+def may_read_script(argv: Sequence[str]) -> bool:
+    """Tell whether what a command line starts may read a script from its input.
+
+    The first word, a shell that was given its script, does not.
+    """
+    return not _BRING_SHELL.isdisjoint(_WORD.findall(" ".join(argv[1:])))
 
 
 def commands_of(argv: Sequence[str], depth: int = 0) -> list[list[str]] | None:

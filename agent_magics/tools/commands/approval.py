@@ -127,6 +127,31 @@ def assess_command(
     return [*actions, *_forbidden_reads(command, cwd, ctx)]
 
 
+def assess_typing(
+    text: str, target: str, cwd: Path, ctx: ToolContext, *, is_script: bool
+) -> list[Action]:
+    """Return the approval actions of what a text does that is typed into a session.
+
+    Only what is dangerous and rules that ask or forbid count: what will follow is not known.
+
+    Args:
+        text: all of the last line, as far as it was typed.
+        target: description for the person.
+        cwd: the folder in which the session began.
+        ctx: the call.
+        is_script: whether a shell may read it.
+    """
+    command = ("sh", "-c", text)
+    reads = list(_forbidden_reads(command, cwd, ctx))
+    if not is_script:
+        return reads
+    verdict = classify_command(command, roots=ctx.config.roots, cwd=cwd)
+    is_dangerous = verdict.risk is CommandRisk.DANGEROUS
+    kind = ActionKind.COMMAND_DANGEROUS if is_dangerous else ActionKind.COMMAND_SAFE
+    reason = verdict.reason if is_dangerous else ""
+    return [Action(kind, target, reason, subject=command, may_leave=lambda: False), *reads]
+
+
 def _forbidden_reads(command: Sequence[str], cwd: Path, ctx: ToolContext) -> Iterator[Action]:
     """Yield a read action for each file named in the command that a rule forbids to read.
 
