@@ -459,6 +459,22 @@ def test_a_rule_by_hand_for_git_covers_its_known_options_only(book):
         assert said(rules, line) is None
 
 
+@pytest.mark.parametrize(
+    ("line", "runs_another"),
+    [
+        *(("tar czf o.tar a", "tar cIf ./x o.tar a"), ("find . -name x", "find . -exec sh x ;")),
+        *(("sed 1p a", "sed '1e ./x' a"), ("go build .", "go build --toolexec=./x .")),
+        *(("rsync -a b c", "rsync -e ./x b h:c"), ("env", "env ./x"), ("fd -H x", "fd -x sh")),
+        *(("awk 1 a", "awk 'BEGIN{system(1)}'"), ("ssh h ls", "ssh -o ProxyCommand=./x h")),
+    ],
+)
+def test_a_rule_by_hand_covers_no_word_that_runs_another_program(book, line, runs_another):
+    held = book(rule("command", [line.split()[0]], "allow", sandbox="bypass"))
+    assert said(held, line) == ("allow", "bypass")
+    assert said(held, runs_another) is None
+    assert said(held, f"bash -c {shlex.quote(runs_another)}") is None
+
+
 @pytest.mark.parametrize("before", [rule("command", ["ls"], "allow"), ""])
 @pytest.mark.parametrize("failure", [FatalError("a full disk"), KeyboardInterrupt()])
 def test_a_rule_whose_trust_cannot_be_kept_is_not_added(book, monkeypatch, before, failure):
