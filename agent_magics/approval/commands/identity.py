@@ -97,7 +97,7 @@ def reaches_what_is_kept(
             it.
     """
     commands = _commands_in(argv)
-    pieces = (piece for words in commands for word in words for piece in _names_in(word))
+    pieces = (piece for words in commands for word in words for piece in names_in(word))
     names = {expanded(piece) for piece in pieces if piece and "\0" not in piece}
     folders = {cwd}
     for words in commands:
@@ -110,13 +110,15 @@ def reaches_what_is_kept(
     return any(_leads_out(path, writable, is_kept, follows) for path in paths)
 
 
-def _names_in(word: str) -> Iterator[str]:
+def names_in(word: str) -> Iterator[str]:
     """Yield what may name a file in a word: all of it, the value of an option or an assignment.
 
     In a cluster of options (`-ufNAME`) it is not known which letter is the last. Of a very long one
     more is yielded than is looked at, and nothing that is too long for a path.
     """
-    yield from (word, *word.split("="))
+    yield word
+    if "=" in word:
+        yield from word.split("=")
     letters = _CLUSTER.match(word)
     tails = range(max(2, len(word) - _LONGEST_PATH), letters.end() + 1 if letters else 0)
     yield from (word[at:] for at in tails[: _MOST_NAMES + 1])
@@ -236,7 +238,7 @@ def _named_files(commands: Sequence[Sequence[str]], cwd: str) -> Iterator[str]:
     words = [word for words in commands for word in words if "\0" not in word]
     # What only reads data may go on beside something that writes it (`tail *.log`).
     runs_files = not (commands[1:] and all(map(_runs_only_what_it_names, commands[1:])))
-    pieces = (piece for word in words for piece in (*_names_in(word), *_NAME.findall(word)))
+    pieces = (piece for word in words for piece in (*names_in(word), *_NAME.findall(word)))
     named = dict.fromkeys(expanded(piece) for piece in pieces if piece)
     names = list(islice(named, _MOST_NAMES))
     names += [f"{name.replace('.', '/')}.py" for name in names]  # python -m name
