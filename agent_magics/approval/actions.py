@@ -87,6 +87,7 @@ class Action:
         sandboxed: whether it is a command that runs in a sandbox.
         proposed_rule: the rule that the answer "always for this project" would write.
         always: globs that a lasting answer allows besides the fingerprint.
+        folder: where relative ones start, if these and `target` are paths.
         is_safe: tells whether one command of a script needs no rule.
         is_danger: tells whether some words alone make a command dangerous.
         shown: text for the person instead of the arguments, such as a diff.
@@ -109,6 +110,7 @@ class Action:
     sandboxed: bool = False
     proposed_rule: ProposedRule | None = None
     always: tuple[str, ...] = ()
+    folder: str = ""
     is_safe: Callable[[Sequence[str]], bool] = field(default=_never, compare=False)
     is_danger: Callable[[Sequence[str]], bool] = field(default=_never, compare=False)
     shown: str = ""

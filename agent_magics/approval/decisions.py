@@ -11,7 +11,8 @@ from agent_magics.approval.commands.danger import (
     words_that_run,
 )
 from agent_magics.approval.commands.place import Effort, TooLongToJudge
-from agent_magics.approval.commands.prefixes import covers_rest, runs_another
+from agent_magics.approval.commands.prefixes import covers_rest
+from agent_magics.approval.commands.running import runs_another
 from agent_magics.approval.commands.script import commands_of
 from agent_magics.approval.commands.words import program_of
 from agent_magics.approval.rules_file import DECISIONS, Rule

@@ -1,10 +1,12 @@
 """Stores grants: approvals that hold longer than one call."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from agent_magics.approval.actions import Action, ActionKind
 from agent_magics.approval.glob import matches_glob
 from agent_magics.approval.kinds import Kind, is_of_kind
+from agent_magics.approval.read_rules import covers_all, globs_at_present
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +20,7 @@ class Grant:
             alone.
         asker: whose calls it covers: "" for the agent's own, else the name of an external client to
             which tools are served.
+        globs: where `pattern` is about paths: what it meant when the answer was given.
     """
 
     fingerprint: str
@@ -26,6 +29,7 @@ class Grant:
     permission: str = ""
     pattern: str = ""
     asker: str = ""
+    globs: tuple[str, ...] = ()
 
 
 _KINDS = "kinds"
@@ -72,7 +76,8 @@ class ApprovalStore:
             self._keep(Grant(action.fingerprint, action.target, scope, asker=self.asker))
         for pattern in action.always:
             key = f"{action.permission}:{pattern}"
-            self._keep(Grant(key, pattern, scope, action.permission, pattern, self.asker))
+            globs = globs_at_present(pattern, Path(action.folder)) if action.folder else ()
+            self._keep(Grant(key, pattern, scope, action.permission, pattern, self.asker, globs))
 
     def grant_kind(self, kind: Kind, decision: str) -> None:
         """Store a grant for a kind of actions, with the scope of `decision`."""
@@ -96,11 +101,7 @@ class ApprovalStore:
             return True
         if action.kind is not ActionKind.TOOL_REQUEST:
             return False
-        return any(
-            grant.permission == action.permission and matches_glob(grant.pattern, action.target)
-            for grant in self.grants
-            if grant.pattern
-        )
+        return any(_covers(grant, action) for grant in self.grants if grant.pattern)
 
     def end_cell(self) -> None:
         """Drop the grants with the scope of one cell."""
@@ -129,3 +130,12 @@ class ApprovalStore:
     def revoke(self, fingerprint: str) -> bool:
         """Remove a grant; False when there is none."""
         return self._all.pop((self.asker, fingerprint), None) is not None
+
+
+def _covers(grant: Grant, action: Action) -> bool:
+    """Tell whether a grant covers what a tool asks for; it covers paths by where they lead."""
+    if grant.permission != action.permission:
+        return False
+    if action.folder:
+        return covers_all(grant.globs, action.target, Path(action.folder))
+    return matches_glob(grant.pattern, action.target)

@@ -132,9 +132,30 @@ def _files(path: str) -> Iterator[str]:
 
 
 def covers_path(rule: Rule, path: str, folder: Path) -> bool:
-    """Tell whether a rule about files matches `path`, which may be relative to `folder`."""
-    absolute = os.path.normpath(folder / path)
-    return any(matches_glob(glob, absolute) for glob in _globs_of(rule, folder))
+    """Tell whether a rule about files matches `path`, which may be relative to `folder`.
+
+    For one that asks or forbids, either the path as it is written or where it leads is enough.
+    """
+    globs = _globs_of(rule, folder)
+    if rule.decision == "allow":
+        return covers_all(globs, path, folder)
+    return any(matches_glob(glob, place) for place in _places_of(path, folder) for glob in globs)
+
+
+def covers_all(globs: Sequence[str], path: str, folder: Path) -> bool:
+    """Tell whether `globs` match a path both as it is written and where its links lead."""
+    return all(
+        any(matches_glob(glob, place) for glob in globs) for place in _places_of(path, folder)
+    )
+
+
+def _places_of(path: str, folder: Path) -> set[str]:
+    """Return a path without ``..``, and where the system finds it; "" if it can find none."""
+    written = os.path.join(folder, _from_home(path))  # noqa: PTH118 - text, not a path
+    try:
+        return {os.path.normpath(written), real_path(written)}
+    except (OSError, ValueError):
+        return {os.path.normpath(written), ""}
 
 
 def _globs_of(rule: Rule, folder: Path) -> tuple[str, ...]:
@@ -146,11 +167,22 @@ def _globs_of(rule: Rule, folder: Path) -> tuple[str, ...]:
     if not isinstance(rule.pattern, str):
         return ()
     start, rest = split_pattern(rule.pattern, folder)
-    starts = {start}
-    if rule.decision != "allow":
-        rest = rest if rest[-1:] == ["**"] else [*rest, "**"]
-        starts.add(real_path(start))
-    return tuple("/".join([_SIGN.sub(r"[\g<0>]", each).rstrip("/"), *rest]) for each in starts)
+    if rule.decision == "allow":
+        return (_glob_from(start, rest),)
+    rest = rest if rest[-1:] == ["**"] else [*rest, "**"]
+    return tuple(_glob_from(each, rest) for each in {start, real_path(start)})
+
+
+def globs_at_present(pattern: str, folder: Path) -> tuple[str, ...]:
+    """Return the absolute globs of a pattern, and of what the links in its beginning now lead
+    to.
+    """
+    start, rest = split_pattern(pattern, folder)
+    return tuple(_glob_from(each, rest) for each in {start, real_path(start)})
+
+
+def _glob_from(start: str, rest: Sequence[str]) -> str:
+    return "/".join([_SIGN.sub(r"[\g<0>]", start).rstrip("/"), *rest])
 
 
 def split_pattern(pattern: str, folder: Path) -> tuple[str, list[str]]:
@@ -160,9 +192,14 @@ def split_pattern(pattern: str, folder: Path) -> tuple[str, list[str]]:
         pattern: a glob, relative to `folder`, or from ``/`` or ``~/``.
         folder: the workspace.
     """
-    if pattern.startswith("~/"):
-        pattern = os.path.expanduser("~") + pattern[1:]  # noqa: PTH111 - text, not a path
+    pattern = _from_home(pattern)
     parts = os.path.normpath(pattern).split("/")
     fixed = list(takewhile(lambda part: not _SIGN.search(part), parts))
     start = os.path.normpath(Path("/" if pattern.startswith("/") else folder, *fixed))
     return start, parts[len(fixed) :]
+
+
+def _from_home(path: str) -> str:
+    if path.startswith("~/"):
+        return os.path.expanduser("~") + path[1:]  # noqa: PTH111 - text, not a path
+    return path

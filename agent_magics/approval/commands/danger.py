@@ -26,12 +26,14 @@ _ADDS_TARGETS = names("xargs parallel")
 # The options by which xargs puts what it adds in the place of a text.
 _REPLACES = re.compile(r"-[0oprtx]*I(.*)|-[0oprtx]*i(.+)|--replace=(.+)", re.DOTALL)
 _GIT_OPTIONS_WITH_VALUE = names(
-    "-C -c --git-dir --work-tree --namespace --exec-path --super-prefix --config-env"
+    "-C -c --git-dir --work-tree --namespace --exec-path --super-prefix --config-env "
+    "--attr-source --shallow-file"
 )
 _DEEPEST = 6  # nesting depth of scripts
 _NEAR = 200  # characters of context around a match
 _SCRIPT_LIKE = re.compile(r"[\s;&|()]")
 _MAY_BE_SCRIPT = re.compile(r"[\s;&|()$`<>]")
+_TAKES_SCRIPT = re.compile(r"-[^\Wc]*+c\w*+")  # the option of a shell
 _DOWNLOAD = re.compile(r"(?:[<$]\(|`)\s*(?:sudo\s+)?(?:curl|wget)\b")
 _RUNNER = re.compile(r"(?:\b(?:ba|z|da|k|a|fi)?sh|\beval|\bsource|(?:^|\s)\.|\bpython[\d.]*)\s")
 _COMMAND_END = re.compile(r"[;|&\n]")
@@ -113,8 +115,13 @@ def loose_commands_of(argv: Words, effort: Effort) -> list[list[str]]:
 
 def _scripts_in(words: Words) -> list[str]:
     """Return the words that may be a script that this command runs."""
-    may_run = any(program_of(word) in SHELLS for word in words) or len(words_that_run(words)) > 1
-    return [word for word in words[1:] if _MAY_BE_SCRIPT.search(word)] if may_run else []
+    shell = next((at for at, word in enumerate(words) if program_of(word) in SHELLS), len(words))
+    if shell == len(words) and len(words_that_run(words)) < 2:
+        return []
+    options = (at for at, word in enumerate(words) if at > shell and _TAKES_SCRIPT.fullmatch(word))
+    option = next(options, len(words))
+    rest = enumerate(words[1:], 1)
+    return [word for at, word in rest if at > option or _MAY_BE_SCRIPT.search(word)]
 
 
 def _without_ifs(script: str) -> str:

@@ -7,6 +7,7 @@ workspace at once, devices, and targets that are not known before the command ru
 import os
 import re
 from collections.abc import Callable
+from fnmatch import fnmatchcase
 from itertools import dropwhile, pairwise, takewhile
 
 from agent_magics.approval.commands.place import CommandPlace, normal_path
@@ -83,16 +84,44 @@ def _danger_of_loss(targets: Words, place: CommandPlace) -> str:
 
     Without targets on the command line, `xargs` adds them, or a substitution was cut off.
     """
+    targets = [form for target in targets for form in _without_braces(target, place)]
     if any(_is_vital(target, place) for target in targets):
         return "it destroys a root, the home folder or the workspace with all below"
     if not targets or any(_UNKNOWN.search(expanded(target)) for target in targets):
         return "it destroys data, and which is not known before it runs"
     paths = [path for target in targets for path in place.paths_of(expanded(target))]
-    if any(".git" in path.split("/") for path in paths):
-        return "it destroys what only git holds"
+    parts = (part for path in paths for part in path.split("/"))
+    if any(part.startswith(".") and _may_be_git(part, place) for part in parts):  # as in a shell
+        return _LOSS_OF_GIT
     if not all(is_below(path, (*place.roots, *_EXPENDABLE)) for path in paths):
         return "it destroys data outside the workspace"
     return ""
+
+
+_LOSS_OF_GIT = "it destroys what only git holds"
+_LONGEST_GLOB = 200
+_BRACES = re.compile(r"\{([^{},]*+,[^{}]*+)\}")  # an innermost list
+
+
+def _without_braces(word: str, place: CommandPlace) -> list[str]:
+    """Return what a shell makes of a word with lists in braces: `.{git,x}` is `.git` and `.x`."""
+    waiting, found = [word], list[str]()
+    while waiting:
+        word = waiting.pop()
+        place.effort.spend(2 + len(word) // 50)
+        if braces := _BRACES.search(word):
+            before, after = word[: braces.start()], word[braces.end() :]
+            waiting += [f"{before}{each}{after}" for each in braces[1].split(",")]
+        else:
+            found.append(word)
+    return found
+
+
+def _may_be_git(glob: str, place: CommandPlace) -> bool:
+    """Tell whether a component of a path may be ``.git``."""
+    place.effort.spend(len(glob) // 2)
+    # Some file systems know no case; the time for a glob grows with its square.
+    return len(glob) > _LONGEST_GLOB or fnmatchcase(".git", glob.lower())
 
 
 _SIZE = re.compile(r"(?:-s|--s\w*=?)(.*)")
@@ -162,6 +191,7 @@ _FIND_TESTS = names("-name -iname -path -ipath -wholename -regex -iregex")
 _FIND_INVERTED = names("! -not -o -or ,")
 _FIND_ACTIONS = names("-delete -exec -execdir -ok -okdir")
 _FIND_LINKS = re.compile("-[HLP]|-O[0-9]")
+_GIT_IN_REGEX = re.compile(r"git(?![\w-])", re.IGNORECASE)
 _DELETERS = names("rm unlink shred truncate")
 
 
@@ -173,9 +203,22 @@ def _danger_in_find(words: Words, place: CommandPlace) -> str:
     words = list(dropwhile(_FIND_LINKS.fullmatch, words))
     first = next((at for at, word in enumerate(words) if word[:1] in ("-", "(", "!")), len(words))
     folders = words[:first] or (".",)
-    if _selects_by_name(list(takewhile(lambda word: word not in _FIND_ACTIONS, words[first:]))):
+    tests = list(takewhile(lambda word: word not in _FIND_ACTIONS, words[first:]))
+    if any(_finds_git(test, after, place) for test, after in pairwise(tests)):
+        return _LOSS_OF_GIT
+    if _selects_by_name(tests):
         folders = [folder for folder in folders if not _is_vital(folder, place)]
     return _danger_of_loss(folders, place) if folders else ""
+
+
+def _finds_git(test: str, pattern: str, place: CommandPlace) -> bool:
+    """Tell whether a test of names or paths finds ``.git`` or what is in it, and says so."""
+    if test not in _FIND_TESTS:
+        return False
+    if "regex" in test:
+        return bool(_GIT_IN_REGEX.search(pattern))
+    parts = (part for part in pattern.split("/") if re.search(r"\w|^\.", part))
+    return any(_may_be_git(part, place) for part in parts)
 
 
 def _selects_by_name(tests: Words) -> bool:

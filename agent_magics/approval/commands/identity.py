@@ -54,6 +54,8 @@ _MOST_WORDS = 64  # limit of words that may name a file, over all commands
 _MOST_NAMES = 256  # limit of files that they may name for an answer that holds once
 _MOST_FOLDERS = 8  # limit of folders that a command may change to
 _MOST_BELOW = 500  # files in the folders that it names
+_CLUSTER = re.compile(r"-[A-Za-z0-9]+")
+_LONGEST_PATH = 4096  # PATH_MAX of Linux
 # What may name a file within a word, such as a script within an option; and what a shell expands.
 _NAME = re.compile(r"[\w.@+~/-]+")
 _COMPOSED = re.compile(r"[*?\[{$`]")
@@ -95,7 +97,7 @@ def reaches_what_is_kept(
             it.
     """
     commands = _commands_in(argv)
-    pieces = (piece for words in commands for word in words for piece in (word, *word.split("=")))
+    pieces = (piece for words in commands for word in words for piece in names_in(word))
     names = {expanded(piece) for piece in pieces if piece and "\0" not in piece}
     folders = {cwd}
     for words in commands:
@@ -106,6 +108,20 @@ def reaches_what_is_kept(
     paths = {os.path.join(folder, name) for folder in folders for name in names} | folders
     follows = any(_FOLLOWS_LINKS.match(word) for words in commands for word in words)
     return any(_leads_out(path, writable, is_kept, follows) for path in paths)
+
+
+def names_in(word: str) -> Iterator[str]:
+    """Yield what may name a file in a word: all of it, the value of an option or an assignment.
+
+    In a cluster of options (`-ufNAME`) it is not known which letter is the last. Of a very long one
+    more is yielded than is looked at, and nothing that is too long for a path.
+    """
+    yield word
+    if "=" in word:
+        yield from word.split("=")
+    letters = _CLUSTER.match(word)
+    tails = range(max(2, len(word) - _LONGEST_PATH), letters.end() + 1 if letters else 0)
+    yield from (word[at:] for at in tails[: _MOST_NAMES + 1])
 
 
 def _leads_out(
@@ -222,7 +238,7 @@ def _named_files(commands: Sequence[Sequence[str]], cwd: str) -> Iterator[str]:
     words = [word for words in commands for word in words if "\0" not in word]
     # What only reads data may go on beside something that writes it (`tail *.log`).
     runs_files = not (commands[1:] and all(map(_runs_only_what_it_names, commands[1:])))
-    pieces = (piece for word in words for piece in (word, *word.split("="), *_NAME.findall(word)))
+    pieces = (piece for word in words for piece in (*names_in(word), *_NAME.findall(word)))
     named = dict.fromkeys(expanded(piece) for piece in pieces if piece)
     names = list(islice(named, _MOST_NAMES))
     names += [f"{name.replace('.', '/')}.py" for name in names]  # python -m name

@@ -11,6 +11,7 @@ another one.
 import re
 from dataclasses import dataclass
 
+from agent_magics.approval.commands.running import runs_another
 from agent_magics.approval.commands.words import Words, names, program_of
 
 _MOST_WORDS, _LONGEST_WORD = 8, 100
@@ -107,56 +108,6 @@ _KNOWN: dict[tuple[str, ...], _Allowed] = {
     ("pip", "show"): _Allowed(names("-f --files"), operands=_NAME),
 }
 
-# Options by which a program runs another one; abbreviations of long ones count. "git" covers every
-# subcommand.
-_RUNNING_OPTIONS: dict[str, tuple[str, ...]] = {
-    "git": (
-        *("-c", "--config-env", "--exec-path", "--upload-pack", "--receive-pack", "--exec"),
-        *("--ext-diff", "--textconv", "--open-files-in-pager", "-O", "--extcmd", "--tool"),
-        *("--config", "--template", "--paginate", "-x", "-u", "--git-dir", "--work-tree"),
-        *("--output", "--separate-git-dir", "--gpg-sign", "-S"),
-    ),
-    "tar": (
-        *("--to-command", "--checkpoint-action", "--use-compress-program", "-I", "--rsh-command"),
-        *("--info-script", "--new-volume-script", "-F"),
-    ),
-    "rg": ("--pre", "--hostname-bin", "--search-zip", "-z"),
-    "sort": ("--compress-program", "-o", "--output", "-T"),
-    "npm": ("--script-shell", "--node-options", "--prefix", "--globalconfig", "--userconfig"),
-    "cargo": ("--config", "-Z"),
-    "go": ("-exec", "-toolexec", "-vettool"),
-    "pip": ("--python", "--global-option", "--config-settings", "--proxy"),
-    "pip3": ("--python", "--global-option", "--config-settings", "--proxy"),
-    "make": ("-f", "--file", "--makefile", "-C", "--directory", "--eval", "-E", "-I"),
-    "pytest": ("-p", "-c", "--config-file", "--rootdir", "-o", "--override-ini", "--confcutdir"),
-    "ctest": ("-S", "--script", "--build-makeprogram"),
-    "ninja": ("-C", "-f"),
-    "zip": ("-TT", "--unzip-command"),
-    "tree": ("-o",),
-    "diff": ("--paginate", "-l"),
-    "pandoc": ("--filter", "-F", "--lua-filter", "-L", "--pdf-engine", "-d", "--defaults"),
-}
-# Subcommands of git in which these options do not run a program.
-_HARMLESS = {
-    ("git", "push", "-u"),
-    ("git", "push", "--set-upstream"),
-    ("git", "add", "-u"),
-    ("git", "commit", "-u"),
-    ("git", "status", "-u"),
-    ("git", "stash", "-u"),
-    ("git", "diff", "-u"),
-    ("git", "log", "-u"),
-    ("git", "show", "-u"),
-    ("git", "cherry-pick", "-x"),
-    ("git", "commit", "-S"),
-    ("git", "commit", "-c"),
-    ("git", "log", "-S"),
-    ("git", "diff", "-S"),
-    ("git", "diff", "-c"),
-    ("git", "log", "-c"),
-    ("git", "switch", "-c"),
-}
-
 
 def may_be_offered(argv: Words) -> bool:
     """Tell whether a lasting grant for exactly this command, without a shell, may be offered."""
@@ -240,31 +191,3 @@ def _is_never_offered(word: str) -> bool:
         or "=" in program
         or word != program  # a path may name any program, above all in the workspace
     )
-
-
-def runs_another(argv: Words, start: int) -> bool:
-    """Tell whether a word from `start` on is an option that makes the program run another one."""
-    if not argv:
-        return False
-    program = program_of(argv[0])
-    options = _RUNNING_OPTIONS.get(program, ())
-    subcommand = next((word for word in argv[1:] if not word.startswith("-")), "")
-    return any(
-        (program, subcommand, option) not in _HARMLESS
-        for word in argv[start:]
-        for option in _options_in(word, options)
-    )
-
-
-def _options_in(word: str, options: tuple[str, ...]) -> list[str]:
-    """Return those of `options` that `word` may be: abbreviated, with a value, or in a cluster."""
-    name = word.partition("=")[0]
-    if name.startswith("--"):
-        return [each for each in options if len(name) > 2 and each.startswith(name)]
-    if not word.startswith("-"):
-        return []
-    return [
-        each
-        for each in options
-        if name == each or (len(each) == 2 and each[0] == "-" and each[1] in word[1:])
-    ]

@@ -16,7 +16,13 @@ from dataclasses import replace
 from agent_magics.approval.commands.git import git_only_reads, rg_only_reads
 from agent_magics.approval.commands.place import CommandPlace
 from agent_magics.approval.commands.script import script_of, split_script
-from agent_magics.approval.commands.words import Words, is_option, names, program_of
+from agent_magics.approval.commands.words import (
+    SYSTEM_FOLDERS,
+    Words,
+    is_option,
+    names,
+    program_of,
+)
 from agent_magics.files.beneath import is_below
 
 # With any options these only print; their operands are not files.
@@ -49,7 +55,6 @@ _FILE_WORD = re.compile(r"(-[bihL]+|--brief|--mime(-type|-encoding)?|[^-].*)\Z",
 _PRINTF_FORMAT = re.compile(r"(?!-)([^%]|%%|%-?\d*s)*\Z")
 _FOLLOWS = re.compile(r"\+[0-9]*[bcl]?f")  # the old form of `tail -f`
 _SED_LINES = re.compile(r"\d+(,(\d+|\$))?p(;\d+(,(\d+|\$))?p)*\Z")
-_SYSTEM_FOLDERS = ("/bin", "/usr/bin")
 _UNREADABLE = ("/proc", "/sys", "/dev")
 _SCRIPT_SHELLS = frozenset({"bash", "sh", "dash"})  # with -c they read no startup file
 
@@ -64,7 +69,7 @@ def only_reads(argv: Words, place: CommandPlace) -> bool:
         return False
     place.effort.spend(len(argv))
     folder, slash, program = argv[0].rpartition("/")
-    if slash and folder not in _SYSTEM_FOLDERS:
+    if slash and folder not in SYSTEM_FOLDERS:
         return False
     words = argv[1:]
     if not all(map(_can_be_passed, words)):

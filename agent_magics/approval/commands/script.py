@@ -4,9 +4,15 @@ import re
 from collections.abc import Sequence
 
 from agent_magics.approval.commands.place import Effort
-from agent_magics.approval.commands.words import program_of
+from agent_magics.approval.commands.words import SYSTEM_FOLDERS, names, program_of
 
 SHELLS = frozenset(["sh", "bash", "zsh", "dash", "ksh", "ash", "fish"])
+
+# Words of a command line by which a shell may come that reads its input.
+_BRING_SHELL = SHELLS | names(
+    "SHELL eval source ssh su sudo doas run0 busybox docker podman kubectl"
+)
+_WORD = re.compile(r"[\w.+-]+")
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./,:+@%=-]+")
 _WITH_SCRIPT = frozenset({("-c",), ("-lc",), ("-l", "-c"), ("--login", "-c")})
@@ -20,10 +26,24 @@ def is_shell(program: str) -> bool:
 
 
 def script_of(argv: Sequence[str]) -> str | None:
-    """Return the script of ``bash -c SCRIPT`` and ``bash -lc SCRIPT``; None for anything else."""
-    if len(argv) < 3 or not is_shell(argv[0]) or tuple(argv[1:-1]) not in _WITH_SCRIPT:
+    """Return the script of ``bash -c SCRIPT`` and ``bash -lc SCRIPT``; None for anything else.
+
+    A file elsewhere that has a shell's name may do anything with a script.
+    """
+    folder, slash, program = argv[0].rpartition("/") if argv else ("", "", "")
+    if program not in SHELLS or (slash and folder not in SYSTEM_FOLDERS):
+        return None
+    if tuple(argv[1:-1]) not in _WITH_SCRIPT:
         return None
     return argv[-1]
+
+
+def may_read_script(argv: Sequence[str]) -> bool:
+    """Tell whether what a command line starts may read a script from its input.
+
+    The first word, a shell that was given its script, does not.
+    """
+    return not _BRING_SHELL.isdisjoint(_WORD.findall(" ".join(argv[1:])))
 
 
 def commands_of(argv: Sequence[str], depth: int = 0) -> list[list[str]] | None:

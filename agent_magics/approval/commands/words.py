@@ -5,6 +5,9 @@ from typing import TypeAlias
 
 Words: TypeAlias = Sequence[str]
 
+# Only root writes there. In /usr/local/bin others may: whoever has Homebrew, Debian's group staff.
+SYSTEM_FOLDERS = ("/bin", "/usr/bin")
+
 
 def names(text: str) -> frozenset[str]:
     """Split a text at white space into a set of names."""

@@ -112,6 +112,7 @@ def requested_actions(
     proposed = None
     if len(always) == 1 and permission not in ("command", "network"):
         proposed = ProposedRule(permission, always[0])
+    folder = str(invocation.context.cwd) if permission in ("read", "write") else ""
     return [
         Action(
             ActionKind.TOOL_REQUEST,
@@ -121,6 +122,7 @@ def requested_actions(
             subject=tuple(shlex.split(pattern)) if permission == "command" else pattern,
             proposed_rule=proposed,
             always=tuple(always),
+            folder=folder,
         )
         for pattern in patterns
     ]

@@ -22,6 +22,7 @@ from agent_magics.approval.commands.classification import (
 from agent_magics.approval.commands.identity import (
     find_program,
     identity_of_command,
+    names_in,
     reaches_what_is_kept,
     runs_only_itself,
 )
@@ -43,7 +44,8 @@ _LONGEST_WORD = 131_071
 _LONGEST_COMMAND = 512 * 1024
 # What may name a file in a command, however a shell parses it.
 _WORD = re.compile(r"[^\s'\"<>|;&()=,:`$]+")
-_MOST_WORDS = 200
+_MOST_NAMES = 5_000  # some 30 ms
+_NO_PATH = "\0"  # no rule can allow it
 
 Permissions = str | Mapping[str, Any]
 
@@ -127,13 +129,40 @@ def assess_command(
     return [*actions, *_forbidden_reads(command, cwd, ctx)]
 
 
+def assess_typing(
+    text: str, target: str, cwd: Path, ctx: ToolContext, *, is_script: bool
+) -> list[Action]:
+    """Return the approval actions of what a text does that is typed into a session.
+
+    Only what is dangerous and rules that ask or forbid count: what will follow is not known.
+
+    Args:
+        text: all of the last line, as far as it was typed.
+        target: description for the person.
+        cwd: the folder in which the session began.
+        ctx: the call.
+        is_script: whether a shell may read it.
+    """
+    command = ("sh", "-c", text)
+    reads = list(_forbidden_reads(command, cwd, ctx))
+    if not is_script:
+        return reads
+    verdict = classify_command(command, roots=ctx.config.roots, cwd=cwd)
+    is_dangerous = verdict.risk is CommandRisk.DANGEROUS
+    kind = ActionKind.COMMAND_DANGEROUS if is_dangerous else ActionKind.COMMAND_SAFE
+    reason = verdict.reason if is_dangerous else ""
+    return [Action(kind, target, reason, subject=command, may_leave=lambda: False), *reads]
+
+
 def _forbidden_reads(command: Sequence[str], cwd: Path, ctx: ToolContext) -> Iterator[Action]:
     """Yield a read action for each file named in the command that a rule forbids to read.
 
     The sandbox enforces the rule where it can; this reports it beforehand, and where the sandbox
-    cannot.
+    cannot. With too many words to look at, it asks.
     """
-    pieces = dict.fromkeys(islice(_WORD.findall(" ".join(command)), _MOST_WORDS))
+    words = dict.fromkeys(_WORD.findall(" ".join(command)))
+    names = (name for word in words for name in names_in(word))
+    pieces = dict.fromkeys(islice(names, _MOST_NAMES))
     paths = dict.fromkeys(os.path.normpath(os.path.join(cwd, piece)) for piece in pieces)
     named = [path for path in paths if os.path.exists(path)]
     status_of(ctx).reads = tuple(map(real_path, named))
@@ -141,6 +170,11 @@ def _forbidden_reads(command: Sequence[str], cwd: Path, ctx: ToolContext) -> Ite
     for path in dict.fromkeys((*named, *ctx.reads)):
         if judge.is_withheld(path):
             yield Action(ActionKind.READ, shown_path(path, ctx.cwd), subject=path)
+    if next(names, None) is not None and judge.forbids_any:
+        reason = "it has too many words to see whether one names a file that a rule forbids to read"
+        yield Action(
+            ActionKind.READ_DENIED, "a command of very many words", reason, subject=_NO_PATH
+        )
 
 
 def _check_length(command: Sequence[str]) -> None:

@@ -4,7 +4,7 @@ Law: no command of the model runs but through `start_confined`.
 """
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -24,6 +24,11 @@ from agent_magics.protocol.errors import RespondToModel, SandboxDenied
 from agent_magics.protocol.events import ExecCommandBegin, ExecCommandEnd, ExecCommandOutputDelta
 from agent_magics.protocol.tools import ToolOutput
 from agent_magics.text.brief import number_of
+from agent_magics.tools.commands.approval import (
+    Permissions,
+    RequestedRights,
+    requested_rights,
+)
 from agent_magics.tools.commands.confinement import (
     ProtectedFiles,
     confinement_for,
@@ -31,8 +36,6 @@ from agent_magics.tools.commands.confinement import (
     explain_denial,
 )
 from agent_magics.tools.commands.unreadable import rules_not_kept
-
-Permissions = str | Mapping[str, Any]
 
 CHARACTERS_A_TOKEN = 4
 MOST_BUDGETS = 4  # of these, `max_output_tokens` may ask for one result
@@ -64,6 +67,9 @@ class RunningCommand:
     Attributes:
         session: its entry among the sessions; None for a command that ends with its call.
         confinement: its confinement; None means no sandbox.
+        cwd: the folder in which it began.
+        rights: what it was given beyond the sandbox's default.
+        line: what was typed into it since the last line end.
     """
 
     def __init__(
@@ -74,13 +80,16 @@ class RunningCommand:
         confinement: Confinement | None,
         protected: ProtectedFiles,
         cwd: Path,
+        rights: RequestedRights,
     ) -> None:
         self.process = process
         self.session = session
         self.confinement = confinement
         self._ctx = ctx
         self._protected = protected
-        self._cwd = cwd
+        self.cwd = cwd
+        self.rights = rights
+        self.line = ""
         self._feed = LiveFeed(process, ctx)
 
     def wait(self, seconds: float) -> bool:
@@ -105,7 +114,7 @@ class RunningCommand:
         result, _ = collect(self.process, timeout=timeout)
         notes = (self._protected.finish(), rules_not_kept(self._ctx, self.confinement))
         report = CommandReport(result, self._ctx, self.process, notes)
-        denial = explain_denial(result, self.confinement, self._cwd)
+        denial = explain_denial(result, self.confinement, self.cwd)
         if denial is None:
             return report
         report = replace(report, seen=f"[{denial.seen}]")
@@ -127,7 +136,7 @@ class RunningCommand:
             position: bytes of its output that belong to the call; the session reports the rest.
         """
         assert self.session is not None
-        self._feed.hand_over(self.session, str(self._cwd), position)
+        self._feed.hand_over(self.session, str(self.cwd), position)
         self.process.on_end(lambda _: POOL.submit(self._after_end))
         return self._protected.check()
 
@@ -137,7 +146,7 @@ class RunningCommand:
 
     def _after_end(self) -> None:
         """Queue notes about the end of a session for the model's next request."""
-        denial = explain_denial(collect(self.process)[0], self.confinement, self._cwd)
+        denial = explain_denial(collect(self.process)[0], self.confinement, self.cwd)
         for note in (self._protected.finish(), denial and f"[{denial.sentence}]"):
             if note and self.session is not None:
                 self._ctx.turn.tell_later(f"Session {self.session.id}: {note}")
@@ -184,7 +193,8 @@ def start_confined(
         ctx.emit(ExecCommandEnd, exit_code=None, duration=0.0)
         protected.finish()
         raise
-    return RunningCommand(ctx, process, kept, confinement, protected, cwd)
+    rights = requested_rights(permissions)
+    return RunningCommand(ctx, process, kept, confinement, protected, cwd, rights)
 
 
 # -- what people see while it runs -----------------------------------------------------------------

@@ -1,13 +1,15 @@
 """``exec_command`` and the tools for its sessions: commands that may outlive their call."""
 
 import os
+import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
 
 from agent_magics.approval.actions import NOT_BOUND, Action, ActionKind, fingerprint_of
+from agent_magics.approval.commands.script import may_read_script
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.tool import tool
 from agent_magics.exec.command import CommandResult, collect
@@ -16,9 +18,9 @@ from agent_magics.patch.plan import PatchResult
 from agent_magics.protocol.config import SandboxPolicy
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.tools import ToolOutput
+from agent_magics.tools.commands.approval import Permissions, assess_typing
 from agent_magics.tools.commands.run import (
     CommandReport,
-    Permissions,
     RunningCommand,
     budget_of,
     own_processes,
@@ -37,6 +39,7 @@ from agent_magics.tools.commands.shell import (
 
 SHORTEST_YIELD, LONGEST_YIELD = 250, 300_000  # milliseconds
 _CTRL_C = "\x03"
+_LINE_END = re.compile(r"[\n\r\x03\x04\x15]")  # as a terminal has it: Enter, Ctrl-C, -D, -U
 _NEXT = (
     "[write_stdin with this session_id waits for more or types into it, kill_session ends it; you "
     "are told when it ends.]"
@@ -212,15 +215,35 @@ def assess_write_stdin(arguments: Mapping[str, Any], ctx: ToolContext) -> list[A
     target = f"typing {chars!r} into the session {session.command}"
     if not chars.strip(_CTRL_C) or session.ended:
         return [Action(ActionKind.COMMAND_SAFE, target)]
-    kind, reason = ActionKind.COMMAND_SANDBOXED, ""
     command = _running.get(session.id)
-    fingerprint = fingerprint_of("write_stdin", {"session": session.id})
+    subject = ("write_stdin", session.command)
+    actions = [
+        Action(kind, target, f"{reason}; {NOT_BOUND}", subject=subject)
+        for kind, reason in _rights_beyond(command, ctx)
+    ]
+    if command is not None and command.confinement is not None:
+        fingerprint = fingerprint_of("write_stdin", {"session": session.id})
+        kind = ActionKind.COMMAND_SANDBOXED
+        actions.append(Action(kind, target, fingerprint=fingerprint, subject=subject))
+    line, cwd = (command.line, command.cwd) if command is not None else ("", ctx.cwd)
+    text = _LINE_END.sub("\n", line + chars)
+    is_script = may_read_script(session.process.argv)
+    return [*actions, *assess_typing(text, target, cwd, ctx, is_script=is_script)]
+
+
+def _rights_beyond(
+    command: RunningCommand | None, ctx: ToolContext
+) -> Iterator[tuple[ActionKind, str]]:
+    """Yield what a session may do that the sandbox does not allow to all: (kind, in words)."""
     if command is None or command.confinement is None:
-        kind, fingerprint = ActionKind.COMMAND_UNSANDBOXED, ""
-        reason = f"the session runs outside the sandbox; {NOT_BOUND}"
-        if ctx.config.sandbox is SandboxPolicy.DANGER_FULL_ACCESS:
-            kind = ActionKind.COMMAND_FULL_ACCESS
-    return [Action(kind, target, reason, fingerprint, subject=("write_stdin", session.command))]
+        is_free = ctx.config.sandbox is SandboxPolicy.DANGER_FULL_ACCESS
+        kind = ActionKind.COMMAND_FULL_ACCESS if is_free else ActionKind.COMMAND_UNSANDBOXED
+        yield kind, "the session runs outside the sandbox"
+        return
+    if paths := command.rights.write:
+        yield ActionKind.COMMAND_ESCALATED, f"the session may write {', '.join(paths)}"
+    if command.confinement.network and not ctx.config.network:
+        yield ActionKind.COMMAND_NETWORK, "the session may use the network"
 
 
 @tool(name="write_stdin", parallel=True, mutating=True, assess=assess_write_stdin)
@@ -243,13 +266,15 @@ def write_stdin(
     session = processes_of(ctx).get(session_id)
     wait_ms, note = _clamped(yield_time_ms)
     budget, capped = (0, "") if ctx is None else budget_of(max_output_tokens, ctx)
+    command = _running.get(session_id)
     if chars:
         session.process.write(chars)
+        if command is not None:
+            command.line = _LINE_END.split(command.line + chars)[-1]
     session.process.wait(wait_ms / 1000, None if ctx is None else ctx.cancelled)
     result = _collect_new(session)
     if ctx is None:
         return result
-    command = _running.get(session_id)
     report_on_files = command.look() if command is not None else ""
     notes = (report_on_files, note, capped)
     report = CommandReport(result, ctx, session.process, notes, session=session.command)

@@ -16,10 +16,9 @@ from agent_magics.dispatch.tool import tool
 from agent_magics.exec.command import CommandResult, run_command
 from agent_magics.patch.plan import PatchResult
 from agent_magics.protocol.errors import RespondToModel
-from agent_magics.tools.commands.approval import assess_command
+from agent_magics.tools.commands.approval import Permissions, assess_command
 from agent_magics.tools.commands.run import (
     CommandReport,
-    Permissions,
     own_processes,
     start_confined,
 )

@@ -69,6 +69,11 @@ class ReadJudge:
         """Return whether even the existence of `path` is hidden from the model."""
         return self.rules.is_forbidden(path)
 
+    @property
+    def forbids_any(self) -> bool:
+        """Whether there is anything whose existence is hidden from the model."""
+        return any(rule.decision == "forbid" for rule in self.rules.rules)
+
 
 def judge_of(ctx: ToolContext | None) -> ReadJudge:
     """Return the `ReadJudge` of a call."""

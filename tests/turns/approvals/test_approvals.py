@@ -706,6 +706,92 @@ def test_a_tool_asks_for_itself_and_always_is_its_pattern(deploying):
     assert (len(person.asked), done) == (2, ["a", "b"])
 
 
+COVERED = ["a", "a/x", "./a", "a/../b", "a//b", "new/x", "in/a", "in/../a"]
+NOT_COVERED = [
+    "../etc/cron.d/x",
+    "a/../../x",
+    "..",
+    "../srv2/a",
+    "out/a",
+    "out/../b",
+    "in/../out/x",
+]
+
+
+@pytest.fixture
+def served(tmp_path):
+    """A folder with links that stay in it and lead out of it, under the name that a link has."""
+    for name in ("srv/real", "elsewhere/deep", "etc"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "srv/in").symlink_to("real")
+    (tmp_path / "srv/out").symlink_to(tmp_path / "elsewhere/deep")
+    (tmp_path / "named").symlink_to("srv")
+    return tmp_path
+
+
+def asking(person, always, folder, names, then=lambda: None):
+    """Return which of the names, below a folder, a tool asks the person about after an answer."""
+
+    @tool(mutating=False)
+    async def act(to: str, ctx: ToolContext = None) -> str:
+        """Act."""
+        await ctx.ask(permission="write", patterns=[f"{folder}/{to}"], always=[always])
+        return "done"
+
+    agent = agent_with(person, policy="on-request", tools=[act])
+    assert agent.call_sync("act", {"to": "first"}).success
+    then()
+    asked = []
+    for name in names:
+        before = len(person.asked)
+        agent.call_sync("act", {"to": name})
+        asked += [name] if len(person.asked) > before else []
+    return asked
+
+
+@pytest.mark.parametrize("decision", ["approve_for_session", "approve_for_project"])
+def test_a_lasting_answer_covers_paths_by_where_they_lead(served, decision):
+    person = Person(decision, *["deny"] * 20)
+    always, names = f"{served}/srv/**", [*COVERED, *NOT_COVERED]
+    assert asking(person, always, f"{served}/srv", names) == NOT_COVERED
+
+
+def test_a_lasting_answer_holds_for_the_folder_to_which_its_link_led(served):
+    person = Person("approve_for_session", *["deny"] * 20)
+    always, names = f"{served}/named/**", [*COVERED, *NOT_COVERED]
+    assert asking(person, always, f"{served}/named", names) == NOT_COVERED
+
+    def move():
+        (served / "named").unlink()
+        (served / "named").symlink_to("etc")
+
+    person = Person("approve_for_session", "deny")
+    assert asking(person, always, f"{served}/named", ["a"], move) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("always", "folder"), [("out/**", "out"), ("./out/**", "out"), ("~/out/**", "~/out")]
+)
+def test_a_lasting_answer_may_be_relative(always, folder):
+    person = Person("approve_for_session", *["deny"] * 9)
+    assert asking(person, always, folder, ["a", "../a", "../out/a", "a\0b"]) == ["../a", "a\0b"]
+
+
+def test_what_is_forbidden_is_so_by_each_path_that_leads_there(served, rules):
+    rules(rule("write", f"{served}/elsewhere/**", "forbid"))
+    person = Person("approve_for_session", *["approve"] * 9)
+    assert asking(person, f"{served}/**", f"{served}/srv", ["out/a", "../elsewhere/a"]) == []
+
+    @tool(mutating=False)
+    async def act(ctx: ToolContext = None) -> str:
+        """Act."""
+        await ctx.ask(permission="write", patterns=[f"{served}/srv/out/a"])
+        return "done"
+
+    output = agent_with(person, tools=[act]).call_sync("act", {})
+    assert "a rule forbids" in output.text
+
+
 def test_rules_and_policy_answer_a_tool_that_asks(deploying, rules):
     deploy, _ = deploying
     person = Person("approve_for_project")

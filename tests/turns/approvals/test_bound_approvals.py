@@ -248,6 +248,69 @@ def test_no_lasting_answer_leads_out_through_a_link(
     assert (outside / "file").read_text(encoding="utf-8") == "theirs"
 
 
+ATTACHED = [
+    *("date -fplain.txt", "date -ufplain.txt", "date -f./plain.txt", "date -fsub/../plain.txt"),
+    *("grep -fplain.txt mine plain", "grep -inHfplain.txt mine", "touch -rplain.txt made"),
+    *("touch -acmrplain made", "du -Xplain.txt", "bash -c 'date -fplain.txt'"),
+    *("bash -c 'cd sub && date -f../plain.txt'", "date --file=plain.txt", "ls -I plain.txt"),
+]
+
+
+@pytest.mark.parametrize("line", ATTACHED)
+def test_no_lasting_answer_follows_a_link_that_an_option_names(project, tmp_path_factory, line):
+    outside = tmp_path_factory.mktemp("outside") / "file"
+    outside.write_text("theirs", encoding="utf-8")
+    for name in ("plain", "plain.txt"):
+        (project / name).write_text("2020-01-01\n", encoding="utf-8")
+    asked = []
+
+    def person(question):
+        asked.append(question)
+        return "approve_for_session" if len(asked) == 1 else "deny"
+
+    agent = agent_with(person, cwd=project, approval="on-request")
+    command = {**escalated(""), "command": shlex.split(line)}
+    agent.call_sync("shell", command)
+    agent.call_sync("shell", command)
+    assert len(asked) == 1, "the answer lasts"
+    for name in ("plain", "plain.txt"):
+        (project / name).unlink()
+        (project / name).symlink_to(outside)
+    agent.call_sync("shell", command)
+    assert len(asked) == 2
+
+
+def test_an_option_of_very_many_letters_is_for_one_run(project):
+    (project / "plain").write_text("2020-01-01\n", encoding="utf-8")
+    asked = []
+    agent = agent_with(
+        lambda question: asked.append(question) or "deny", cwd=project, approval="on-request"
+    )
+    for number in (70, 100_000):
+        command = {**escalated(""), "command": ["date", f"-{'u' * number}fplain"]}
+        agent.call_sync("shell", command)
+        assert asked[-1].scopes == () and NOT_BOUND in asked[-1].reason
+
+
+@pytest.mark.parametrize("line", ["./x -cnote", "./x -ab./note", "./x -c=note", "./x -cxsub/note"])
+def test_a_file_that_an_option_names_is_compared_once_more(project, line):
+    asked = []
+
+    def answer(question):
+        asked.append(question)
+        for name in ("note", "sub/note"):
+            (project / name).write_text(f"changed {len(asked)}", encoding="utf-8")
+        return "approve"
+
+    (project / "x").write_text("#!/bin/sh\n", encoding="utf-8")
+    (project / "x").chmod(0o755)
+    for name in ("note", "sub/note"):
+        (project / name).write_text("one", encoding="utf-8")
+    agent = agent_with(answer, cwd=project, approval="on-request")
+    output = agent.call_sync("shell_command", escalated(line))
+    assert len(asked) == 2 and "has changed since it was checked" in output.text
+
+
 # Such programs read, outside the sandbox, what stands in a file or behind a link in a folder.
 FINDERS = [
     *("grep -R mine d", "grep --dereference-r mine d", "grep -nR mine", "grep -rR mine ."),

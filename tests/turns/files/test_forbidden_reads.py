@@ -241,6 +241,50 @@ def test_a_rule_that_asks_is_asked_for_a_file_and_kept_out_of_searches(tmp_path,
         assert SECRET in agent.call_sync("grep_files", {"pattern": "hunter", "path": "secret"}).text
 
 
+MANY = " ".join(f"w{number}" for number in range(4_000))
+NAMING = [
+    *("cat {}", "cat ./{}", f": {MANY}\ncat {{}}", f"{': a ' * 4_000}; cat {{}}"),
+    *("grep -f{} x", "grep -nf./{} x", "date --file={}", "cat link", "cat < {}", "cat $(echo {})"),
+]
+
+
+@pytest.mark.parametrize("line", NAMING, ids=range(len(NAMING)))
+@pytest.mark.parametrize("sandbox", [True, False])
+def test_a_command_that_names_a_forbidden_file_is_refused(tmp_path, monkeypatch, line, sandbox):
+    if not sandbox:
+        monkeypatch.setenv("AGENT_MAGICS_TIER", "0")
+    (tmp_path / "pay.csv").write_text(SECRET, encoding="utf-8")
+    (tmp_path / "link").symlink_to("pay.csv")
+    rule_for(tmp_path, "pay.csv")
+    with Agent(
+        ScriptedModel([]), ["shell_command"], cwd=tmp_path, on_question=lambda question: "approve"
+    ) as agent:
+        output = agent.call_sync("shell_command", {"command": line.format("pay.csv")})
+    assert "Refused: a rule forbids" in output.text and SECRET not in output.text
+
+
+@pytest.mark.parametrize(("policy", "says"), [("on-request", "denied"), ("never", "Refused")])
+def test_a_command_of_too_many_words_is_asked_about_where_a_rule_forbids(tmp_path, policy, says):
+    (tmp_path / "pay.csv").write_text(SECRET, encoding="utf-8")
+    asked = []
+    with Agent(
+        ScriptedModel([]),
+        ["shell_command"],
+        cwd=tmp_path,
+        approval=policy,
+        on_question=lambda question: asked.append(question) or "deny",
+    ) as agent:
+        line = f"true {' '.join(f'w{number}' for number in range(6_000))}; cat pay.csv"
+        assert SECRET in agent.call_sync("shell_command", {"command": line}).text
+        rule_for(tmp_path, "*.txt", "prompt")
+        assert SECRET in agent.call_sync("shell_command", {"command": line}).text
+        rule_for(tmp_path, "pay.csv")
+        output = agent.call_sync("shell_command", {"command": line})
+    assert says in output.text and SECRET not in output.text
+    assert all("too many words" in each.reason and each.scopes == () for each in asked)
+    assert len(asked) == (policy == "on-request")
+
+
 def test_an_allowing_rule_lets_a_protected_file_be_read_by_its_name_alone(tmp_path):
     (tmp_path / ".env").write_text(f"KEY={SECRET}\n", encoding="utf-8")
     with Agent(tools=TOOLS, cwd=tmp_path, approval="never") as agent:

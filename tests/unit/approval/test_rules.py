@@ -117,6 +117,11 @@ def test_a_script_is_allowed_by_all_its_commands(book, line):
         "xargs git status",
         "git",
         "./git status",
+        "./bash -c 'git status'",
+        "tools/sh -lc 'git status'",
+        "/work/bash -c 'git status'",
+        "bash -c \"./bash -c 'git status'\"",
+        "bash -c \"ls && sh -c './sh -c ls'\"",
         "/usr/bin/git status",
         "git -c core.pager=evil status",
         "git fetch --upload-pack=evil .",
@@ -187,6 +192,31 @@ def test_a_strict_rule_finds_its_command_anywhere(book, line, decision):
     assert said(held, line)[0] == decision
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("make", "bash -c make", "bash -lc make", "bash -c '\"make\"'", "sh -e -c make"),
+        *(
+            "bash -c -e make",
+            "bash -o pipefail -c make",
+            'bash -c "bash -c make"',
+            "env sh -c make",
+        ),
+        *("bash -c /usr/bin/make", "bash -c 'ls; sh -c make'", "timeout 5 bash -ec make"),
+    ],
+)
+def test_a_strict_rule_finds_a_script_of_one_word(book, line):
+    held = book(rule("command", ["make"], "forbid"))
+    assert said(held, line) == ("forbid", "default")
+
+
+@pytest.mark.parametrize(
+    "line", ["bash x.sh make", "bash make.sh", "echo make", "bash -c 'ls make'"]
+)
+def test_a_word_that_a_script_is_given_is_no_script(book, line):
+    assert said(book(rule("command", ["make"], "forbid")), line) is None
+
+
 @pytest.mark.parametrize("line", ["git pull", "echo git push", "bash -c 'echo \"git push\"'"])
 def test_a_strict_rule_leaves_the_rest_alone(book, line):
     held = book(rule("command", ["git", "push"], "forbid"))
@@ -252,6 +282,8 @@ def test_the_network_is_allowed_to_commands(book):
     assert said(held, "pip install x", "network") == ALLOW
     assert said(held, "pip download x", "network") is None
     assert said(held, "pip install x") is None
+    assert said(held, "bash -c 'pip install x'", "network") == ALLOW
+    assert said(held, "./bash -c 'pip install x'", "network") is None
     everywhere = book(rule("network", "*", "forbid"))
     assert said(everywhere, "pip install x", "network") == ("forbid", "default")
 
@@ -425,6 +457,22 @@ def test_a_rule_by_hand_for_git_covers_its_known_options_only(book):
     assert said(rules, "make all") == ("allow", "default")
     for line in ("git diff --no-index /etc/shadow /dev/null", "git diff /etc/shadow /dev/null"):
         assert said(rules, line) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "runs_another"),
+    [
+        *(("tar czf o.tar a", "tar cIf ./x o.tar a"), ("find . -name x", "find . -exec sh x ;")),
+        *(("sed 1p a", "sed '1e ./x' a"), ("go build .", "go build --toolexec=./x .")),
+        *(("rsync -a b c", "rsync -e ./x b h:c"), ("env", "env ./x"), ("fd -H x", "fd -x sh")),
+        *(("awk 1 a", "awk 'BEGIN{system(1)}'"), ("ssh h ls", "ssh -o ProxyCommand=./x h")),
+    ],
+)
+def test_a_rule_by_hand_covers_no_word_that_runs_another_program(book, line, runs_another):
+    held = book(rule("command", [line.split()[0]], "allow", sandbox="bypass"))
+    assert said(held, line) == ("allow", "bypass")
+    assert said(held, runs_another) is None
+    assert said(held, f"bash -c {shlex.quote(runs_another)}") is None
 
 
 @pytest.mark.parametrize("before", [rule("command", ["ls"], "allow"), ""])

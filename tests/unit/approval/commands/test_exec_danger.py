@@ -2,10 +2,15 @@
 
 import os
 import shlex
+import subprocess
 
 import pytest
 
-from agent_magics.approval.commands.danger import danger_in_text, danger_of
+from agent_magics.approval.commands.danger import (
+    danger_in_text,
+    danger_of,
+    without_global_options,
+)
 from agent_magics.approval.commands.place import CommandPlace, Effort
 from agent_magics.approval.commands.safe import only_reads
 
@@ -289,6 +294,44 @@ rm -rf ../other
 rm -rf /srv/data
 rm -rf ~/data
 bash -c 'cd .git && rm -rf objects'
+rm -rf .git*
+rm -rf ./.git* build
+rm -rf .g?t
+rm -rf .gi[t]
+rm -rf .[!.]*
+rm -rf .[a-z]*/objects
+rm -rf sub/.g*/refs
+rm -rf .GIT
+bash -c 'rm -rf .git*'
+bash -c 'rm -rf ./{.git,build}'
+bash -c 'rm -rf {.git,build}/objects'
+bash -c 'rm -rf .{git,cache}'
+bash -c 'rm -rf .g{it,x}'
+bash -c 'rm -rf {build,{dist,.git}}'
+bash -c 'rm -rf {build,/etc}'
+bash -c 'rm -rf {build,..}'
+bash -c 'rm -rf .git{,ignore}'
+rsync -a --delete empty/ .gi*/
+dd if=/dev/zero of=.g*/index
+find . -name .git -exec rm -rf {} +
+find . -type d -name .git -prune -exec rm -rf {} ;
+find . -iname .GIT -exec rm -rf {} +
+find . -name '*git' -exec rm -rf {} +
+find . -name '.g?t' -exec rm -rf {} +
+find . -name '.git*' -delete
+find sub -name .git -exec rm -rf {} +
+find . -path './.git/*' -delete
+find . -path '*/.git/*' -type f -delete
+find . -wholename './.g*/objects/*' -delete
+find . -ipath '*/.GIT/*' -delete
+find . -regex '.*/\.git/.*' -delete
+find . -regex '.*/[.]git\(/.*\)?' -delete
+find . -path './.git/*' -exec shred {} +
+git --shallow-file '' reset --hard
+git --attr-source HEAD reset --hard
+git --attr-source=HEAD reset --hard
+git --work-tree . --namespace x push --force
+git --config-env a.b=HOME clean -fd
 git stash drop
 git stash clear
 git reflog expire --expire=now --all
@@ -361,6 +404,20 @@ mv a b
 mv a /tmp/b
 rm -rf /tmp/a/b
 rm -r .github
+rm -rf .gitlab* .cache
+rm -rf .pytest_cache/*
+rm -rf build/* src/*.egg-info
+bash -c 'rm -rf {build,dist} .{mypy,ruff}_cache'
+bash -c 'rm -rf data/{a,b}/{1,2}'
+rm -rf .git-rewrite-backup
+find . -name .gitkeep -delete
+find . -regex '.*\.gitkeep' -delete
+find . -name .DS_Store -delete
+find . -path '*/__pycache__/*' -delete
+find . -name '.github' -exec unlink {} ;
+find .github -name '*.bak' -delete
+git --attr-source HEAD reset
+git --shallow-file x status
 git stash
 git stash pop
 git reflog
@@ -414,6 +471,27 @@ def test_a_dangerous_command_is_seen_and_not_safe(argv):
 def test_ordinary_work_is_not_dangerous(argv):
     assert danger_of(argv, place()) == ""
     assert danger_in_text(shlex.join(argv)) == "" or "rm -rf /" in shlex.join(argv)
+
+
+# What git takes before its subcommand, with a value where one may be the next word.
+GIT_OPTIONS = [
+    *("-C .", "-c a.b=c", "--config-env a.b=HOME", "--git-dir .git", "--work-tree ."),
+    *("--namespace x", "--attr-source HEAD", "--shallow-file x", "-p", "-P", "--paginate"),
+    *("--no-pager", "--bare", "--no-replace-objects", "--no-lazy-fetch", "--no-optional-locks"),
+    *("--no-advice", "--literal-pathspecs", "--glob-pathspecs", "--noglob-pathspecs"),
+    *("--icase-pathspecs", "--git-dir=.git", "--exec-path=/x", "--attr-source=HEAD"),
+]
+
+
+@pytest.mark.parametrize("option", GIT_OPTIONS)
+def test_git_and_the_list_agree_where_its_subcommand_stands(option, tmp_path):
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    for words in (option.split(), option.split()[:1]):
+        line = ["git", *words, "version"]
+        done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True)
+        is_run = done.stdout.startswith("git version")
+        is_new = "unknown option" in done.stderr  # to an older git
+        assert is_new or (without_global_options(line) == ["git", "version"]) == is_run
 
 
 def test_wildcards_in_another_folder_are_not_the_workspace():

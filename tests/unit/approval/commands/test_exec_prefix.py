@@ -5,7 +5,7 @@ import shlex
 import subprocess
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_magics.approval.commands.prefixes import (
@@ -13,8 +13,8 @@ from agent_magics.approval.commands.prefixes import (
     covers_rest,
     may_be_offered,
     propose_prefix,
-    runs_another,
 )
+from agent_magics.approval.commands.running import runs_another
 
 
 def offered(line, wanted=""):
@@ -181,6 +181,54 @@ def test_no_word_that_is_covered_leads_out(prefix, rest):
         *("tar xf a --to-command=x", "tar xf a -I x", "tar cf a --checkpoint-action=exec=x"),
         *("rg --pre x y", "rg -nz x", "sort -o x", "sort --compress-prog x", "make -f x"),
         *("pytest -p x", "go test -exec x", "pandoc --filter x", "npm --script-shell=x test"),
+        *("tar cIf ./x o.tar a", "tar cfI o.tar ./x a", "tar xTf list a", "tar -T list -cf o.tar"),
+        *("tar xFf x a", "tar --use-compress=x -xf a", "bsdtar cf a --use-compress-program x"),
+        *("find . -exec sh -c x ;", "find . -execdir x +", "find . -ok x ;", "find . -okdir x ;"),
+        *("find . -fprintf a %p", "find . -fls a", "fd -x sh", "fd -HX sh", "fdfind . --exec=sh"),
+        *("fd --exec-batch sh", "rsync -e ./x a h:b", "rsync -ae ./x a h:b", "rsync --rsh=x a h:b"),
+        *("rsync --rsync-path=x a h:b", "rsync -M--rsync-path=x a h:b", "go vet --vettool ./x"),
+        *("go build -toolexec=./x", "go build --toolexec=./x", "go build --toolexec ./x"),
+        *("go test --exec x", "go build -ldflags=-extld=./x", "go build -ldflags '-s -extld ./x'"),
+        *("sed '1e ./x' f", "sed -n '1e ./x' f", "sed e f", "sed 's/a/b/e' f", "sed s/a/b/ge f"),
+        *(
+            "sed '1w x' f",
+            "sed 's/a/b/w x' f",
+            "sed -e p -e '1e x' f",
+            "sed --expr=1ex f",
+            "sed W f",
+        ),
+        *("sed -ne 1ex f", "sed 's|a|b|;1e x' f", "sed -e '/a/{e x' -e '}' f", "sed -f x f"),
+        *(
+            "sed --file=x f",
+            "sed -i.bak '1!e x' f",
+            "sed '/[/]/p;/e;/p' f",
+            "sed 's,[,]A,p,e;,p' f",
+        ),
+        *("sed 'y/e/w/;e' f", "sed 'a b\ne x' f", "sed -i '' '1w x' f", "sed -s -E '0~3e x' f"),
+        *(
+            "awk 'BEGIN{system(\"x\")}' f",
+            "awk '{print|\"sh\"}'",
+            "awk '\"x\" | getline'",
+            "awk -f x f",
+        ),
+        *("gawk '@load \"x\"' f", "gawk -i x 1 f", "mawk '{print | cmd}' f", "awk --file x f"),
+        *("env ./x", "env -i A=b x", "env -S x", "env -Sx", "xargs x", "xargs -n 1 x", "xargs {}"),
+        *("parallel x", "watch -n 2 x", "time x", "nice -n 5 x", "nice -5 x", "timeout 5 x"),
+        *("timeout -k 1s 2.5m x", "nohup x", "stdbuf -o0 x", "command x", "exec x", "eval x"),
+        *("make SHELL=./x", "make SHELL:=x all", "make MAKEFLAGS=x", "make --eval=x", "make -fx"),
+        *("ssh -o ProxyCommand=x h", "ssh -oproxycommand=x h", "ssh -F x h", "scp -S x a h:b"),
+        *("ssh -o 'LocalCommand x' h", "scp -o PKCS11Provider=x a h:b", "sftp -D x", "ssh -I x h"),
+        *("curl -K x", "curl --config x", "curl -sK x u", "curl --engine x u", "wget -e a=b u"),
+        *("wget --use-askpass=x u", "wget --execute a u", "man -P x y", "man --pager=x y"),
+        *("man -Hx y", "less +!x f", "less '+|$x' f", "more +x f", "less -k x f", "vim -c x f"),
+        *("vim +x f", "vim --cmd x f", "vim -S x", "vi -es f", "vim -u x f", "split --filter=x f"),
+        *("pdflatex -shell-escape x", "pdflatex --shell-escape x", "bat --pager x f"),
+        *(
+            "fzf --preview x",
+            "git submodule foreach x",
+            "git bisect run x",
+            "git send-email --to-cmd=x",
+        ),
     ],
 )
 def test_options_that_run_something_else_are_known(line):
@@ -192,11 +240,97 @@ def test_options_that_run_something_else_are_known(line):
     [
         *("git push -u origin main", "git log -p", "git commit -am x", "git add -u"),
         *("git diff -U3", "tar xzf a", "rg -n x", "make test", "pytest -xvs"),
-        *("frobnicate --pre x", "git switch -c a"),
+        *("frobnicate --pre x", "git switch -c a", "tar czf o.tar a", "tar tf a", "tar -xf a -C b"),
+        *("find . -name '*.py' -type f", "find . -newer x -print0", "fd -e py -H", "fd -t f x"),
+        *(
+            "rsync -avz --delete a h:b",
+            "rsync --exclude=x a b",
+            "go build -v ./...",
+            "go test -run x",
+        ),
+        *(
+            "go build -ldflags '-s -w' -o b",
+            "sed s/a/b/ f",
+            "sed -i 's/a/b/g;s/c/d/' f",
+            "sed -n 1,5p f",
+        ),
+        *(
+            "sed -n '/a/,/b/p' f",
+            "sed '$d' f e w",
+            "sed -E 's|(a)[^/]b|\\1/e|2' f",
+            "sed -e 1d -e 2d f",
+        ),
+        *(
+            "sed '1i e x' f",
+            "sed ':a;N;$!ba;s/\\n/ /g' f",
+            "sed 'y/abc/ewW/' f",
+            "sed '/^#/!{s/a/w/;p}' f",
+        ),
+        *(
+            "sed -i.bak -n '/[0-9]e/p' w",
+            "sed -i '' 's/[[:space:]]*$//' f",
+            "sed 5q e",
+            "sed -ne 2p f",
+        ),
+        *(
+            "awk '{print $1}' f",
+            "awk -F'|' '$3 > 5 || $2' f",
+            "awk -F '|' '{s+=$1} END{print s}' f",
+        ),
+        *(
+            "env",
+            "env A=b",
+            "xargs",
+            "xargs -0",
+            "time",
+            "make PREFIX=/x CFLAGS=-O2",
+            "make -j4 all",
+        ),
+        *("ssh h ls", "ssh -p 22 -i k h", "scp -r a h:b", "ssh -o StrictHostKeyChecking=no h"),
+        *("curl -sSL u -o x", "wget -qO- u", "man 3 x", "less -R f", "vim f", "split -l 5 f"),
+        *("pip install -r x", "npm ci", "docker ps", "pdflatex x", "git log --diff-filter=A"),
     ],
 )
 def test_ordinary_options_are_no_such(line):
     assert not runs_another(shlex.split(line), 1)
+
+
+@pytest.mark.parametrize(
+    ("line", "start", "runs"),
+    [
+        *(
+            ("timeout 5 make all", 3, False),
+            ("timeout 5 make -f x", 3, True),
+            ("nice make", 1, True),
+        ),
+        *(
+            ("timeout 5 make", 2, True),
+            ("env -i A=b make all", 4, False),
+            ("xargs -0 ls -l", 3, False),
+        ),
+        *(("nice bash x", 2, False), ("nice bash -c x", 2, True), ("env sh -x x", 2, True)),
+        *(("env sed 1p f", 2, False), ("env sed 1ex f", 2, True), ("time nice make", 2, True)),
+        *(
+            ("time nice make all", 3, False),
+            ("sed 1ex f", 2, False),
+            ("find . -exec sh {}", 3, False),
+        ),
+    ],
+)
+def test_what_a_rule_names_itself_is_covered(line, start, runs):
+    assert runs_another(shlex.split(line), start) is runs
+
+
+@pytest.mark.soak
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from("sy/|ewpda;{}[]^\\!,$1gx\n"), min_size=1))
+def test_no_script_of_sed_that_is_covered_starts_or_writes_anything(pieces):
+    script = "".join(pieces)
+    if not runs_another(["sed", script, "f"], 1):
+        done = subprocess.run(
+            ["sed", "--sandbox", script], input=b"a/e\n", capture_output=True, timeout=20
+        )
+        assert b"disabled in sandbox mode" not in done.stderr
 
 
 @given(st.lists(st.text(max_size=20), max_size=10), st.lists(st.text(max_size=20), max_size=4))

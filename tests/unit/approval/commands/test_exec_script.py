@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_magics.approval.commands.place import Effort, TooLongToJudge
-from agent_magics.approval.commands.script import LooseLexer, commands_of, split_script
+from agent_magics.approval.commands.script import SHELLS, LooseLexer, commands_of, split_script
 
 
 def test_a_script_is_split_into_its_commands():
@@ -179,6 +179,23 @@ def test_splitting_takes_time_as_the_length_does(piece, request):
 )
 def test_a_command_line_means_these_commands(argv, commands):
     assert commands_of(argv) == commands
+
+
+ELSEWHERE = ["./", "../", "tools/", "/work/", "/tmp/", "/opt/conda/bin/", "/usr/local/bin/"]
+
+
+@pytest.mark.parametrize("shell", sorted(SHELLS - {"fish"}))
+@pytest.mark.parametrize("folder", ["", "/bin/", "/usr/bin/", *ELSEWHERE])
+def test_only_a_shell_of_the_system_is_taken_at_its_name_at_every_depth(folder, shell):
+    """Any file may be called bash: what it does with a script is not known."""
+    argv, is_known = [f"{folder}{shell}", "-c", "git status"], folder not in ELSEWHERE
+    for _ in range(4):
+        assert commands_of(argv) == ([["git", "status"]] if is_known else None)
+        argv = ["bash", "-c", shlex.join(argv)]
+
+
+def test_a_shell_elsewhere_is_a_program_like_others():
+    assert commands_of(["./bash", "x.sh"]) == [["./bash", "x.sh"]]
 
 
 # -- searching -------------------------------------------------------------------------------------

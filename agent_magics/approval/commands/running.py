@@ -1,0 +1,196 @@
+"""Tells which words of a command make its program run another one, or write where it was not told.
+
+It knows the options and scripts of common programs; a rule that a person writes by hand does not
+cover these. Interpreters, and programs made to run what stands elsewhere (`make`, `ssh`, `docker`),
+are not held back: a rule for them is one for what they run.
+"""
+
+import re
+
+from agent_magics.approval.commands.script import is_shell
+from agent_magics.approval.commands.words import Words, names, program_of
+
+_TARS = ("tar", "gtar", "bsdtar")
+_SEDS = ("sed", "gsed")
+_AWKS = ("awk", "gawk", "mawk", "nawk")
+_EDITORS = ("vi", "vim", "nvim", "view", "ex")
+
+# Options by which a program runs another one; abbreviations of long ones count. "git" covers every
+# subcommand.
+_RUNNING_OPTIONS: dict[str, tuple[str, ...]] = {
+    "git": (
+        *("-c", "--config-env", "--exec-path", "--upload-pack", "--receive-pack", "--exec"),
+        *("--ext-diff", "--textconv", "--open-files-in-pager", "-O", "--extcmd", "--tool"),
+        *("--config", "--template", "--paginate", "-x", "-u", "--git-dir", "--work-tree"),
+        *("--output", "--separate-git-dir", "--gpg-sign", "-S"),
+        *("--sendmail-cmd", "--to-cmd", "--cc-cmd", "--smtp-server"),
+    ),
+    **dict.fromkeys(
+        _TARS,
+        (
+            *("--to-command", "--checkpoint-action", "--use-compress-program", "-I", "-F"),
+            *("--info-script", "--new-volume-script", "--rsh-command", "--rmt-command"),
+            *("--files-from", "-T"),  # a line of the list may be an option
+        ),
+    ),
+    "find": (
+        *("-exec", "-execdir", "-ok", "-okdir", "-fprint", "-fprint0", "-fprintf", "-fls"),
+        "-files0-from",
+    ),
+    **dict.fromkeys(("fd", "fdfind"), ("-x", "--exec", "-X", "--exec-batch")),
+    "rsync": ("-e", "--rsh", "--rsync-path", "-M", "--remote-option"),
+    **dict.fromkeys(_SEDS, ("-f", "--file")),
+    **dict.fromkeys(_AWKS, ("-f", "--file", "-E", "--exec", "-i", "--include", "-l", "--load")),
+    "env": ("-S", "--split-string"),
+    "ssh": ("-F", "-I", "-S", "-E"),
+    **dict.fromkeys(("scp", "sftp"), ("-F", "-S", "-D")),
+    "curl": ("-K", "--config", "--engine"),
+    "wget": ("-e", "--execute", "--use-askpass", "--config"),
+    "man": ("-P", "--pager", "-H", "--html", "-X", "--gxditview", "-C", "--config-file"),
+    "less": ("-k", "--lesskey-file", "--lesskey-src", "--lesskey-content", "-o", "-O"),
+    **dict.fromkeys(_EDITORS, ("-c", "--cmd", "-S", "-s", "-u", "-U", "-w", "-W")),
+    "split": ("--filter",),
+    **dict.fromkeys(("bat", "batcat"), ("--pager",)),
+    "fzf": ("--preview", "--bind"),
+    **dict.fromkeys(
+        ("tex", "latex", "pdflatex", "xelatex", "lualatex"), ("-shell-escape", "-enable-write18")
+    ),
+    "rg": ("--pre", "--hostname-bin", "--search-zip", "-z"),
+    "sort": ("--compress-program", "-o", "--output", "-T"),
+    "npm": ("--script-shell", "--node-options", "--prefix", "--globalconfig", "--userconfig"),
+    "cargo": ("--config", "-Z"),
+    "go": ("-exec", "-toolexec", "-vettool"),
+    "pip": ("--python", "--global-option", "--config-settings", "--proxy"),
+    "pip3": ("--python", "--global-option", "--config-settings", "--proxy"),
+    "make": ("-f", "--file", "--makefile", "-C", "--directory", "--eval", "-E", "-I"),
+    "pytest": ("-p", "-c", "--config-file", "--rootdir", "-o", "--override-ini", "--confcutdir"),
+    "ctest": ("-S", "--script", "--build-makeprogram"),
+    "ninja": ("-C", "-f"),
+    "zip": ("-TT", "--unzip-command"),
+    "tree": ("-o",),
+    "diff": ("--paginate", "-l"),
+    "pandoc": ("--filter", "-F", "--lua-filter", "-L", "--pdf-engine", "-d", "--defaults"),
+}
+# What stands at the beginning of other words by which a program runs another one.
+_OPTION_OF_SSH = re.compile(r"(?:-o)?\s*+(?:\w*(?:command|provider)|xauthlocation|include)", re.I)
+_COMMAND_OF_PAGER = re.compile(r"\+.", re.DOTALL)
+_RUNNING_WORDS = {
+    "git": re.compile(r"(?:foreach|run)\Z|ext::"),
+    "go": re.compile(r".*-ext(?:ld|ar)\b", re.DOTALL),  # in the flags of its linker
+    "make": re.compile(r"(?:\.?SHELL(?:FLAGS)?|MAKE|MAKEFILES|\w*MAKEFLAGS)\s*+[:?+!]*+="),
+    **dict.fromkeys(_AWKS, re.compile(r".*?(?:system|@|(?<!\|)\|&?\s*+[\w\"(])", re.DOTALL)),
+    **dict.fromkeys(("ssh", "scp", "sftp"), _OPTION_OF_SSH),
+    **dict.fromkeys(("less", "more", *_EDITORS), _COMMAND_OF_PAGER),
+}
+# Programs that run the command after their options: a rule must name its program, too.
+_RUNS_OPERANDS = names(
+    "env xargs parallel watch time nice ionice timeout nohup stdbuf setsid chrt taskset unbuffer "
+    "command exec builtin eval strace ltrace"
+)
+_NO_PROGRAM = re.compile(r"-.*|\w+=.*|[\d.]+[smhd]?", re.DOTALL)
+_PROGRAM = re.compile(r"[A-Za-z./][^=]*", re.DOTALL)
+
+
+def _pattern_before(end: str) -> str:
+    """Return the regex of one of sed's up to its end.
+
+    Whether a delimiter in brackets ends it depends on the version, so none may stand there.
+    """
+    brackets = rf"\[\^?\]?(?:(?!{end})[^\]\\\n])*+\]"
+    return rf"(?:\\[^c]|{brackets}|(?!{end})[^\\\n\[])*+{end}"
+
+
+_ADDRESS = rf"(?:[+~]?\d++(?:~\d++)?|\$|/{_pattern_before('/')}[IM]*+)"
+_TO_DELIMITER = _pattern_before(r"(?:\1)")
+_SED_COMMAND = (
+    rf"s([/|#,:@!%_]){_TO_DELIMITER}(?:\\[^c]|(?!\1)[^\\\n])*+\1[gpiImM\d]*+"
+    r"|y/(?:\\[^c]|[^/\\\n])*+/(?:\\[^c]|[^/\\\n])*+/"
+    r"|[aic](?:\\.|[^\\\n])*+|[btT:][^\n;}]*+|[qQl]\s*+\d*+|[dDgGhHnNpPxz={}]"
+)
+_ADDRESSES = rf"(?:{_ADDRESS}(?:,\s*+{_ADDRESS})?+)?+\s*+!*+\s*+"
+# Scripts of sed that are known to neither run nor write anything.
+_PLAIN_SED = re.compile(rf"(?:[\s;]|{_ADDRESSES}(?:{_SED_COMMAND}))*+", re.DOTALL)
+_SED_EXPRESSION = re.compile(r"(?:-[nErsuz]*+e|--e[a-z]*+=?+)(.*)", re.DOTALL)
+
+# Subcommands of git in which these options do not run a program.
+_HARMLESS = {
+    ("git", "push", "-u"),
+    ("git", "push", "--set-upstream"),
+    ("git", "add", "-u"),
+    ("git", "commit", "-u"),
+    ("git", "status", "-u"),
+    ("git", "stash", "-u"),
+    ("git", "diff", "-u"),
+    ("git", "log", "-u"),
+    ("git", "show", "-u"),
+    ("git", "cherry-pick", "-x"),
+    ("git", "commit", "-S"),
+    ("git", "commit", "-c"),
+    ("git", "log", "-S"),
+    ("git", "diff", "-S"),
+    ("git", "diff", "-c"),
+    ("git", "log", "-c"),
+    ("git", "switch", "-c"),
+}
+
+
+def runs_another(argv: Words, start: int) -> bool:
+    """Tell whether a word from `start` on is an option that makes the program run another one."""
+    if not argv:
+        return False
+    program, rest = program_of(argv[0]), argv[start:]
+    if program in _RUNS_OPERANDS and _runs_operands(argv, start):
+        return True
+    if program in _SEDS and not all(map(_PLAIN_SED.fullmatch, _scripts_of_sed(argv, start))):
+        return True
+    if program in _TARS and start < 2 <= len(argv):
+        rest = [f"-{argv[1].removeprefix('-')}", *argv[2:]]  # `tar cIf` is `tar -cIf`
+    running = _RUNNING_WORDS.get(program)
+    if running and any(map(running.match, rest)):
+        return True
+    options = _RUNNING_OPTIONS.get(program, ())
+    subcommand = next((word for word in argv[1:] if not word.startswith("-")), "")
+    return any(
+        (program, subcommand, option) not in _HARMLESS
+        for word in rest
+        for option in _options_in(word, options)
+    )
+
+
+def _runs_operands(argv: Words, start: int) -> bool:
+    """Tell whether words from `start` on choose the program that a wrapper runs, or one of its
+    own.
+    """
+    named = (at for at, word in enumerate(argv[1:start], 1) if _PROGRAM.fullmatch(word))
+    inner = next(named, 0)
+    if inner:
+        is_script = is_shell(argv[inner]) and any(w.startswith(("-", "+")) for w in argv[start:])
+        return is_script or runs_another(argv[inner:], start - inner)
+    return not all(map(_NO_PROGRAM.fullmatch, argv[start:]))
+
+
+def _scripts_of_sed(argv: Words, start: int) -> list[str]:
+    """Return the words from `start` on that sed reads as scripts."""
+    found = [(at, word) for at, word in enumerate(argv) if word and not word.startswith("-")][1:2]
+    expressions = list(enumerate(map(_SED_EXPRESSION.fullmatch, argv)))
+    if any(each for _, each in expressions):
+        glued = [(at, each[1]) for at, each in expressions if each]
+        found = [
+            (at, text) if text else (at + 1, "".join(argv[at + 1 : at + 2])) for at, text in glued
+        ]
+    return [script for at, script in found if at >= start]
+
+
+def _options_in(word: str, options: tuple[str, ...]) -> list[str]:
+    """Return those of `options` that `word` may be: abbreviated, with a value, or in a cluster."""
+    name = word.partition("=")[0]
+    if name.startswith("--"):
+        # Go's options have one dash or two.
+        return [o for o in options if len(name) > 2 and (o.startswith(name) or o == name[1:])]
+    if not word.startswith("-"):
+        return []
+    return [
+        each
+        for each in options
+        if name == each or (len(each) == 2 and each[0] == "-" and each[1] in word[1:])
+    ]

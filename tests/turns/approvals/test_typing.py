@@ -1,0 +1,169 @@
+"""Typing into a session is judged by the rights that it was given, and as what its shell runs."""
+
+import json
+import re
+
+import pytest
+
+from agent_magics.approval.actions import NOT_BOUND
+from agent_magics.config_files.places import user_rules_file
+from tests.support.turns import scripted
+
+pytestmark = pytest.mark.needs("tier 1")
+
+
+class Person:
+    """Approves everything, as far as it can, until told otherwise, and remembers the questions."""
+
+    def __init__(self):
+        self.asked, self.answer = [], "approve"
+
+    def __call__(self, question):
+        self.asked.append(question)
+        lasting = "approve_for_session"
+        return lasting if self.answer == "approve" and lasting in question.scopes else self.answer
+
+
+@pytest.fixture
+def session():
+    """Starts a session in an agent of its own; returns what types into it, and the person."""
+    agents = []
+
+    def start(cmd, permissions="use_default", policy="on-request", **options):
+        person = Person()
+        tools = ["exec_command", "write_stdin"]
+        agent = scripted(tools=tools, approval=policy, on_question=person, **options)
+        agents.append(agent)
+        arguments = {"cmd": cmd, "tty": True, "yield_time_ms": 250, "justification": "it must be"}
+        begun = agent.call_sync("exec_command", {**arguments, "sandbox_permissions": permissions})
+        found = re.search(r"Session (\d+) is running", begun.text)
+        assert found, begun.text
+        person.asked.clear()
+
+        def type_in(chars):
+            more = {"session_id": int(found[1]), "chars": chars, "yield_time_ms": 250}
+            return agent.call_sync("write_stdin", more)
+
+        return type_in, person
+
+    yield start
+    for agent in agents:
+        agent.close()
+
+
+@pytest.fixture
+def rules():
+    """Writes the person's own rules: (permission, pattern, decision)."""
+
+    def write(*rows):
+        keys = ("permission", "pattern", "decision")
+        tables = [zip(keys, map(json.dumps, row), strict=True) for row in rows]
+        lines = ["\n".join(["[[rule]]", *map(" = ".join, table)]) for table in tables]
+        user_rules_file().parent.mkdir(parents=True, exist_ok=True)
+        user_rules_file().write_text("\n".join(lines), encoding="utf-8")
+
+    yield write
+    user_rules_file().unlink(missing_ok=True)
+
+
+RIGHTS = {
+    "network": ("require_network", "the session may use the network"),
+    "write": ({"write": ["/var/tmp"]}, "the session may write /var/tmp"),
+    "outside": ("require_escalated", "the session runs outside the sandbox"),
+}
+
+
+@pytest.mark.parametrize("policy", ["untrusted", "on-request", "on-failure"])
+@pytest.mark.parametrize("right", RIGHTS)
+def test_typing_where_more_is_allowed_is_asked_about_each_time(session, right, policy):
+    permissions, reason = RIGHTS[right]
+    type_in, person = session("cat", permissions, policy)
+    for words in ("one\n", "one\n"):
+        assert type_in(words).success
+    targets = [question.target for question in person.asked]
+    assert targets == ["typing 'one\\n' into the session cat"] * 2
+    for question in person.asked:
+        assert f"{reason}; {NOT_BOUND}" in question.reason and question.scopes == ()
+    type_in("")
+    type_in("\x03")
+    assert len(person.asked) == 2, "it waits, and it ends it"
+
+
+def test_the_network_that_all_commands_have_is_no_more(session):
+    type_in, person = session("cat", "require_network", network=True)
+    assert type_in("one\n").success and person.asked == []
+
+
+def test_a_rule_about_the_network_holds_for_typing(session, rules):
+    rules(("network", "*", "allow"))
+    type_in, person = session("cat", "require_network")
+    assert type_in("one\n").success and person.asked == []
+    rules(("network", "*", "forbid"))
+    assert "a rule forbids" in type_in("one\n").text
+
+
+def test_typing_in_the_sandbox_is_asked_about_as_before(session):
+    type_in, person = session("sh")
+    assert type_in("ls\n").success and type_in("rm -rf build\n").success
+    assert person.asked == []
+    type_in, person = session("sh", policy="untrusted")
+    for words in ("ls\n", "git status\n"):
+        assert type_in(words).success
+    assert len(person.asked) == 1, "a lasting answer for the session"
+
+
+# What reads what is typed as a script, and how a line may come.
+SHELLS = ["sh", "exec bash", "cat | sh", "env bash --norc", "/bin/sh -i", 'eval "$(cat)"']
+TYPED = [
+    ["make x\n"],
+    ["ma", "ke x", "\n"],
+    ["ls\nls; make x\r"],
+    ["x\x03", "make"],
+    ["sudo make x\n"],
+]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_what_a_shell_is_told_is_judged_as_a_script(session, rules, shell):
+    rules(("command", ["make"], "forbid"))
+    type_in, person = session(shell)
+    assert "a rule forbids make" in type_in("ls; make x\n").text
+    assert type_in("echo make x\n").success and person.asked == []
+    person.answer = "deny"
+    assert not type_in("git push --force\n").success
+    assert person.asked[0].dangerous and person.asked[0].scopes == ()
+
+
+@pytest.mark.parametrize("typed", TYPED, ids=range(len(TYPED)))
+def test_a_line_is_judged_whole_however_it_is_typed(session, rules, typed):
+    rules(("command", ["make"], "prompt"))
+    type_in, person = session("sh")
+    for chars in typed:
+        type_in(chars)
+    assert person.asked and "a rule asks about make" in person.asked[0].reason
+    before = len(person.asked)
+    type_in("\n")
+    type_in("ls\n")
+    assert len(person.asked) <= before + 1
+
+
+def test_an_allowing_rule_covers_no_typing(session, rules):
+    rules(("command", ["make"], "allow"), ("command", ["git", "push"], "allow"))
+    type_in, person = session("sh", policy="untrusted")
+    person.answer = "deny"
+    assert not type_in("make").success and not type_in("git push --force\n").success
+    assert len(person.asked) == 2
+
+
+def test_what_no_shell_reads_is_no_script(session, rules):
+    rules(("command", ["make"], "forbid"))
+    type_in, person = session("cat")
+    assert type_in("make x\ngit push --force\n").success and person.asked == []
+
+
+def test_a_file_that_is_forbidden_may_not_be_named(session, rules, tmp_path):
+    (tmp_path / "secret.csv").write_text("one", encoding="utf-8")
+    rules(("read", "secret.csv", "forbid"))
+    for program in ("sh", "cat"):
+        type_in, _ = session(program)
+        assert "a rule forbids" in type_in("cat secret.csv\n").text
