@@ -244,7 +244,8 @@ class AgentPool:
         """
         # Bounded by the turn that lets it go on, which may be stricter than the one before.
         agent.turn_config = self._narrowed_again(agent, turn)
-        agent.unread += messages
+        # Once: a sub-agent may be told to go on again and again before it does.
+        agent.unread += [each for each in messages if each not in agent.unread]
         self._begin(agent, turn, call_id, self._go_on(agent))
 
     def _narrowed_again(self, agent: SubAgent, turn: ParentTurn) -> TurnConfig:

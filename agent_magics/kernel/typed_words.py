@@ -25,7 +25,7 @@ def split_words(line: str) -> list[str]:
     Other quotes, and all backslashes, are text.
 
     Raises:
-        FatalError: a quotation mark has no partner.
+        FatalError: a quotation mark has no partner, or more follows it.
     """
     return [_read(word) for word in _WORD.finditer(line)]
 
@@ -34,5 +34,5 @@ def _read(word: re.Match[str]) -> str:
     if word["sign"]:
         return word["name"] + word["quoted"]
     if _OPENED.match(word["plain"]):
-        raise FatalError("A quotation mark is missing in this line.")
+        raise FatalError("A quotation mark is missing in this line, or no space follows one.")
     return word["plain"]

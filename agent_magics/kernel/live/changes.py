@@ -35,7 +35,7 @@ class _Was:
     Attributes:
         value: `_ABSENT` where there was no such name, and where the value is too large to keep.
         saved: its copy, where it was changed inside.
-        since: a copy of what the run left, by which a later change is detected.
+        since: what tells of later changes in what the run left.
     """
 
     value: Any
@@ -133,13 +133,13 @@ def _save_results(change: RunChange) -> None:
     limit = max(0, min(COPY_LIMIT, HELD_LIMIT - change.held))
     budget = CopyBudget(limit)
     for was in reversed(change.was.values()):  # what the person had before comes first
-        was.since = _saved(was.after, budget)
-    change.held += limit - budget.size
+        was.since = _saved(was.after, budget, is_compared=True)
+    change.held += budget.held
 
 
-def _saved(value: object, budget: CopyBudget) -> Saved | None:
+def _saved(value: object, budget: CopyBudget, *, is_compared: bool = False) -> Saved | None:
     try:
-        return save(value, budget)
+        return save(value, budget, is_compared=is_compared)
     except Exception:  # half built, or the library raised: compared by identity alone
         return None
 
@@ -297,14 +297,16 @@ def _put_back(
 def _follow(name: str, was: object, now: object, changes: Iterable[RunChange]) -> None:
     """Have a restored copy stand for the original in the other changes of a variable."""
     for change in changes:
-        each = change.was.get(name)
-        if each is None:
-            continue
-        each.value = now if each.value is was else each.value
-        if each.after is was:
-            each.after = now
-            if each.since is not None:
-                each.since.value = now
+        for other, each in change.was.items():
+            if other != name:
+                if each.after is was and now is not was:
+                    each.since = None  # the original keeps what was undone here, as if by a person
+                continue
+            each.value = now if each.value is was else each.value
+            if each.after is was:
+                each.after = now
+                if each.since is not None:
+                    each.since.value = now
 
 
 def _obstacle(name: str, was: _Was, namespace: Mapping[str, object]) -> str:

@@ -5,6 +5,7 @@ cannot be undone. No method of a foreign class is called to compare or show a va
 the same if they are the same object.
 """
 
+import hashlib
 from collections.abc import Callable, Iterable
 from itertools import islice
 from operator import eq
@@ -38,34 +39,40 @@ class Saved(Protocol):
 
 
 class CopyBudget:
-    """The bytes that may still be copied in this run."""
+    """The bytes that may still be copied or compared in this run.
+
+    Attributes:
+        held: the bytes of the copies.
+    """
 
     def __init__(self, size: int, elements: int = MOST_ELEMENTS) -> None:
-        self.size = size
+        self.size, self.held = size, 0
         self.elements = elements
 
-    def take(self, size: int) -> bool:
+    def take(self, size: int, *, is_held: bool = True) -> bool:
         """Subtract `size` bytes if they are available; return whether they were."""
         if size > self.size:
             return False
         self.size -= size
+        self.held += size * is_held
         return True
 
 
-def save(value: Any, budget: CopyBudget) -> Saved | None:
+def save(value: Any, budget: CopyBudget, *, is_compared: bool = False) -> Saved | None:
     """Save the state of `value`; None where it is immutable, or changes cannot be detected.
 
     Args:
         value: anything.
         budget: for the copies; what exceeds it is saved as an outline.
+        is_compared: whether it is saved to detect changes alone, for which an array is not copied.
     """
     kind = type(value)
     if kind in _EDITABLE or kind is tuple:
         return _SavedContainer.of(value, budget)
     root, name = made_by(kind)
     if (root, name) == ("numpy", "ndarray"):
-        if not value.dtype.hasobject and budget.take(value.nbytes):
-            return _SavedArray(value)
+        if not value.dtype.hasobject and budget.take(value.nbytes, is_held=not is_compared):
+            return _Outline(value, _digest) if is_compared else _SavedArray(value)
         return _Outline(value, lambda array: (array.shape, array.dtype))
     if root == "pandas" and name in ("DataFrame", "Series"):
         if budget.take(estimate_size(value)):
@@ -167,6 +174,10 @@ class _SavedArray:
             self.value[...] = self._copy
             return self.value
         return self._copy
+
+
+def _digest(array: Any) -> Any:
+    return array.shape, array.dtype, hashlib.blake2b(array.tobytes()).digest()
 
 
 class _SavedFrame:

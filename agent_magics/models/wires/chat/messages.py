@@ -331,17 +331,19 @@ def decode_usage(data: object, warn: Callable[[str], None] = lambda message: Non
     data = data if isinstance(data, Mapping) else {}
     read, written = data.get("prompt_tokens_details"), data.get("completion_tokens_details")
     asked, answered, total = (count_field(data, f"{name}_tokens", warn) for name in _COUNTS)
-    # Gemini and xAI count thoughts, which are paid as the answer is, in the total alone.
-    apart = max(total - asked - answered, 0) if asked else 0
     # DeepSeek and Moonshot report cached tokens in fields of their own.
-    cached = (
+    cached = max(
         count_field(read, "cached_tokens", warn),
-        *(count_field(data, n, warn) for n in _CACHED),
+        *(count_field(data, name, warn) for name in _CACHED),
     )
+    # Gemini and xAI count thoughts, which are paid as the answer is, in the total alone; where more
+    # is cached than was asked, that stands in the total alone as well.
+    unasked = cached if cached > asked else 0
+    apart = max(total - asked - answered - unasked, 0) if asked else 0
     return Usage(
         asked,
         answered + apart,
-        max(cached),
+        cached,
         max(count_field(written, "reasoning_tokens", warn), apart),
         stated_cost(data),
     )

@@ -348,6 +348,31 @@ def test_what_is_changed_after_going_back_stays_when_turns_are_done_again():
     assert namespace["x"] == [1, "mine"] and list(namespace["y"]) == ["a", "mine"]
 
 
+def test_a_table_of_two_names_is_undone_under_both():
+    """One of them is restored as another table; the first then shows the agent's own change."""
+    namespace: dict[str, Any] = {"pandas": pandas}
+    kept = Changes()
+    for code in ("x = pandas.DataFrame({'a': [1]})", "y = x; x['b'] = 1", "x['c'] = 2"):
+        kept.add(ran(code, namespace))
+    assert kept.put_back_turns({""}, namespace)[0] == {}
+    assert not {"x", "y"} & namespace.keys()
+
+
+def test_what_tells_of_later_changes_in_arrays_takes_no_undo_away(monkeypatch):
+    monkeypatch.setattr(changes, "HELD_LIMIT", 10_000)
+    namespace: dict[str, Any] = {"numpy": numpy}
+    kept = Changes()
+    for name in "abcd":
+        kept.add(ran(f"{name} = numpy.zeros(1_000)", namespace))
+    namespace["b"][0] = 1
+    assert [kept.put_back(namespace)[1] for _ in "dcba"] == [
+        {},
+        {},
+        {"b": "it has been changed since"},
+        {},
+    ]
+
+
 def test_what_tells_of_later_changes_is_held_within_the_bound(monkeypatch):
     monkeypatch.setattr(changes, "HELD_LIMIT", 10_000)
     namespace: dict[str, Any] = {"x": numpy.zeros(1_000), "numpy": numpy}

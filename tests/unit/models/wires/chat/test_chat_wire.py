@@ -349,6 +349,11 @@ def test_thoughts_that_only_the_total_counts_are_paid_for(counts, details, answe
     assert decode_usage(told) == Usage(counts[0] or 0, answered, 0, thought)
 
 
+def test_what_is_cached_beside_the_question_is_no_thought():
+    told = {"prompt_tokens": 1_000, "completion_tokens": 10, "total_tokens": 5_010}
+    assert decode_usage({**told, "cached_tokens": 4_000}) == Usage(1_000, 10, 4_000)
+
+
 @pytest.mark.parametrize(
     ("told", "cost"),
     [
