@@ -102,7 +102,8 @@ def test_a_notebook_that_is_opened_while_the_panel_looks_has_its_line_and_its_wi
     other.wait_for_link()
     cell = "() => void (window.jupyterapp.shell.currentWidget.content.activeCellIndex = 1)"
     other.page.evaluate(cell)
-    execute(other, "notebook:run-cell")
+    # Its end, which waits for the answer, is not waited for.
+    other.page.evaluate("() => void window.jupyterapp.commands.execute('notebook:run-cell')")
     other.wait_for_question()
     expect(other.page.locator(".am-foot")).to_have_count(1)
     other.answer("Approve")
