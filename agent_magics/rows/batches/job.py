@@ -206,7 +206,7 @@ class BatchJob(Job):
 
     async def _may_read(self) -> bool:
         """See `Job._may_read`; no room comes before all rows are read, sent and answered."""
-        self._sink.has_room()
+        self._sink.has_room()  # raises what could not be written
         return not self.stopped
 
     async def _ending_on_error(self, work: Coroutine[Any, Any, None]) -> None:
