@@ -70,18 +70,13 @@ class Budgets:
             return "max_cost cannot be kept: the price of this model is not known"
         return ""
 
-    def must_wait(self, progress: Progress, ask_above: float | None = None) -> bool:
-        """Return whether one more question could pass a budget; those in flight decide it.
-
-        Args:
-            progress: what is done so far.
-            ask_above: one more limit, in USD.
-        """
-        if (self.max_cost, self.max_tokens, ask_above) == (None, None, None):
+    def must_wait(self, progress: Progress) -> bool:
+        """Return whether one more question could pass a budget; those in flight decide it."""
+        if (self.max_cost, self.max_tokens) == (None, None):
             return False
         if not progress.asked:
             return progress.in_flight > 0
-        return self._used_up(progress) != "" or _could_pass(ask_above, progress.cost, progress)
+        return self._used_up(progress) != ""
 
     def _used_up(self, progress: Progress) -> str:
         """Return which budget one more question could pass, beside those in flight; "" for none.
@@ -89,8 +84,9 @@ class Budgets:
         One formula for both of its callers: a map whose question neither may be asked nor ends it
         would wait for ever.
         """
+        asked, more = max(progress.asked, 1), progress.in_flight + 1
         for name, spent, limit, shown in self._spent(progress):
-            if _could_pass(limit, spent, progress):
+            if limit is not None and spent + spent * more / asked > limit:
                 return f"{name}={limit:g} is reached ({shown} spent)"
         return ""
 
@@ -110,12 +106,6 @@ class Budgets:
         )
 
 
-def _could_pass(limit: float | None, spent: float, progress: Progress) -> bool:
-    """Return whether one more question, beside those in flight, could pass a limit."""
-    asked, more = max(progress.asked, 1), progress.in_flight + 1
-    return limit is not None and spent + spent * more / asked > limit
-
-
 # -- before a map ----------------------------------------------------------------------------------
 
 
@@ -124,7 +114,7 @@ class Quote:
     """What a map will cost in all, by a sample of its rows.
 
     Attributes:
-        rows: the number of rows; None where it is not known, and `cost` is what is spent already.
+        rows: the number of rows; None where it is not known, and `cost` is that of those so far.
         cost: USD.
         low, high: the 95 % interval of `cost`.
         tokens: input and output.
@@ -143,9 +133,8 @@ class Quote:
     def __str__(self) -> str:
         limit = f"the {self.limit:g} USD of ask_above"
         if self.rows is None:
-            return (
-                f"{dollars(self.cost)} are spent, above {limit}; how many rows follow is not known"
-            )
+            cost = dollars(self.cost)
+            return f"the rows so far cost {cost}, above {limit}; how many follow is not known"
         low, high = dollars(self.low), dollars(self.high)
         span = "" if low == high else f"{low} to {high}; "
         time = "" if self.seconds is None else f", {duration(self.seconds)}"
@@ -158,26 +147,24 @@ def quote_of(
     progress: Progress,
     rows: int,
     rest: int,
-    price: float,
     seconds: float | None,
     limit: float,
 ) -> Quote:
     """Project the cost of all rows.
 
     Args:
-        known: tokens and USD of each question of the sample that has a price.
+        known: tokens and USD of some questions, as those that follow cost.
         progress: what the sample took, which is less where answers were kept.
         rows: the number of all rows.
         rest: the number of questions that follow.
-        price: their price as a share of those that are known.
         seconds: how long all will take.
         limit: USD of `ask_above`.
     """
     count = len(known)
     costs = [cost for _, cost in known]
-    spent, mean = progress.cost, fmean(costs) * price
+    spent, mean = progress.cost, fmean(costs)
     # Of the sample the cost is known; the mean of the rest varies, and so do its rows.
-    spread = stdev(costs) * price if count > 1 else mean
+    spread = stdev(costs) if count > 1 else mean
     error = _T * spread * rest * sqrt(1 / count + 1 / max(rest, 1))
     cost = spent + mean * rest
     tokens = progress.tokens + round(fmean(tokens for tokens, _ in known) * rest)

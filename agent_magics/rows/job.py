@@ -105,17 +105,19 @@ class Job:
         self._left_out: set[int] = set()  # rows chosen for the sample that were sent earlier
         self._shown: dict[int, int] = {}  # a bit for each kept answer whose cost a row has shown
         self._fresh: dict[bytes, bytes] = {}  # answers that came while a batch was read
-        # Tokens and USD: of the first questions, and of the first kept answers.
+        # Tokens and USD: of the first questions, as rows after the sample cost, and of the first
+        # kept answers.
         self._paid: list[tuple[int, float]] = []
         self._kept_costs: list[tuple[int, float]] = []
         self._limit = plan.ask_above
+        self._rows = _numbered(plan)
         self._asking: set[asyncio.Task[Any]] = set()  # the workers that wait for an answer
         self._settled, self._freed, self._gate = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._gate.set()
 
     @property
     def price_share(self) -> float:
-        """The cost of a row after the sample as a share of the cost of one in the sample."""
+        """The cost of a row after the sample as a share of the cost of one that is asked now."""
         return 1.0
 
     def state(self) -> str:
@@ -167,7 +169,7 @@ class Job:
         with self._in_time():
             await self._sample()
             if not self.stopped:
-                await self._run(self._numbered())
+                await self._run(self._rows)
         self.progress.ended = time.monotonic()
         if self._failure is not None and not self.progress.done - self.progress.failed:
             raise self._failure
@@ -186,28 +188,22 @@ class Job:
         finally:
             timer.cancel()  # which would hold all the map's rows until then
 
-    async def _sample(self) -> bool:
+    async def _sample(self) -> None:
         """Ask about some rows, and the person whether to go on where all cost too much.
 
-        Returns:
-            Whether that has told what all will cost. Where it has not, and where it was wrong, the
-            person is asked once that much is spent.
+        Where that has not told what all will cost, and where it was wrong, the person is asked once
+        that much is spent.
         """
-        source, progress, budgets = self.plan.source, self.progress, self.plan.budgets
+        source, limit, budgets = self.plan.source, self._limit, self.plan.budgets
         if not isinstance(source, Held) or source.count <= SAMPLE:
-            return False
-        limit = self._limit
+            return
         decided = (limit, budgets.max_cost, budgets.max_tokens, budgets.max_errors)
         if all(each is None for each in decided):
-            return False
+            return
         chosen = sorted(random.Random(source.count).sample(range(source.count), SAMPLE))
-        rows = source.each(chosen, self.plan.prompt.names)
-        self._limit = None  # the person is asked once, after the whole sample
-        await self._run(iter([(chosen, rows)]))
-        self._limit = limit
-        self._sampled = frozenset(chosen) - self._left_out
-        if limit is None or progress.unpriced or self.stopped or not self._known()[0]:
-            return False
+        await self._ask_sample(chosen, source.each(chosen, self.plan.prompt.names))
+        if limit is None or self.progress.unpriced or self.stopped or not self._known():
+            return
         if self._quote(source.count, 1.0, limit).cost > limit:
             # Of the others the answers were kept, or are those of equal rows.
             share = await asyncio.to_thread(self._share, source)
@@ -215,32 +211,45 @@ class Job:
             if share and quote.cost > limit:
                 self._limit = None
                 await self._put(quote)
-        return True
 
-    def _known(self) -> tuple[list[tuple[int, float]], float]:
-        """Return what questions of the sample took, and the cost of others as a share of that.
+    async def _ask_sample(self, chosen: Sequence[int], rows: list[Row]) -> None:
+        """Ask about the rows of a sample, which are then asked no more."""
+        limit, self._limit = self._limit, None  # the person is asked once, after the whole sample
+        await self._run(iter([(chosen, rows)]))
+        self._limit = limit
+        self._sampled = frozenset(chosen) - self._left_out
+
+    def _known(self) -> Sequence[tuple[int, float]]:
+        """Return tokens and USD of questions, by which those of others are reckoned.
 
         Where none was asked, it is what the kept answers took, perhaps at the lower price already.
         """
-        # A question that failed without tokens tells of no price.
-        paid = [each for each in self._paid if each[0]]
-        return (paid, self.price_share) if paid else (self._kept_costs, 1.0)
+        return self._paid or self._kept_costs
 
     def _quote(self, rows: int, share: float, limit: float) -> Quote:
         """Return what a map will cost if this share of the rows after the sample is asked."""
-        known, price = self._known()
         rest = round((rows - len(self._sampled)) * share)
         seconds = self._seconds_for(len(self._sampled) + rest)
-        return quote_of(known, self.progress, rows, rest, price, seconds, limit)
+        return quote_of(self._known(), self.progress, rows, rest, seconds, limit)
 
-    def _quote_of_spent(self, limit: float) -> Quote:
-        """Return what a map will cost by what is done, where the number of its rows is known."""
-        progress = self.progress
-        cost, tokens = map(progress.projected, (progress.cost, progress.tokens))
-        if cost is None or tokens is None:
-            cost, tokens = progress.cost, progress.tokens
-            return Quote(None, cost, cost, cost, tokens, None, limit)
-        return Quote(progress.total, cost, cost, cost, round(tokens), None, limit)
+    def _so_far(self) -> tuple[int, int, float]:
+        """Return how many rows are done, and the tokens and USD that they took."""
+        return self.progress.done, self.progress.tokens, self.progress.cost
+
+    def _passes_limit(self) -> bool:
+        """Return whether the rows so far cost more than the person was asked about."""
+        return self._limit is not None and self._so_far()[2] > self._limit
+
+    async def _put_so_far(self) -> None:
+        """Ask the person by the rows so far: what all will cost, where their number is known."""
+        limit, self._limit = self._limit, None
+        assert limit is not None  # see `_passes_limit`
+        total, (rows, tokens, cost) = self.progress.total, self._so_far()
+        if total is None or not rows:
+            await self._put(Quote(None, cost, cost, cost, tokens, None, limit))
+            return
+        cost *= total / rows
+        await self._put(Quote(total, cost, cost, cost, round(tokens * total / rows), None, limit))
 
     def _share(self, source: Held) -> float:
         """Return the share of the rows after the sample that must be asked; waits for the disk.
@@ -281,13 +290,6 @@ class Job:
         if decision != GO_ON:
             self.stop(decision if decision not in CHOICES else BY_PERSON)
         self.go_on()
-
-    def _numbered(self) -> Iterator[tuple[Sequence[int], list[Row]]]:
-        """Yield the positions and rows of all batches that have any."""
-        start = 0
-        for batch in filter(None, self.plan.source.batches(self.plan.prompt.names)):
-            yield range(start, start + len(batch)), batch
-            start += len(batch)
 
     async def _run(self, batches: Iterator[tuple[Sequence[int], list[Row]]]) -> None:
         """Ask about the rows of some batches, and wait until all answers are written."""
@@ -442,9 +444,8 @@ class Job:
                 await self._gate.wait()
             elif reason := budgets.reached(progress):
                 self.stop(reason)
-            elif self._limit is not None and progress.cost > self._limit:
-                limit, self._limit = self._limit, None
-                await self._put(self._quote_of_spent(limit))
+            elif self._passes_limit():
+                await self._put_so_far()
             elif self._must_wait():
                 self._freed.clear()
                 await self._freed.wait()
@@ -508,8 +509,9 @@ class Job:
         progress.usage += answer.usage
         progress.cost += cost or 0.0
         progress.unpriced += cost is None
-        if len(self._paid) < SAMPLE:
-            self._paid.append((answer.tokens, cost or 0.0))
+        # A question that failed without tokens tells of no price.
+        if answer.tokens and len(self._paid) < SAMPLE:
+            self._paid.append((answer.tokens, (cost or 0.0) * self.price_share))
 
     def _receive(self, key: bytes, answer: RowAnswer, checked: bytes) -> None:
         """Keep an answer, after which it counts; an error counts at once."""
@@ -553,6 +555,14 @@ class Job:
         if error is not None:
             self.progress.fail(kind or "error", error)
         self._sink.put(position, outcome)
+
+
+def _numbered(plan: Plan) -> Iterator[tuple[Sequence[int], list[Row]]]:
+    """Yield the positions and rows of all batches that have any."""
+    start = 0
+    for batch in filter(None, plan.source.batches(plan.prompt.names)):
+        yield range(start, start + len(batch)), batch
+        start += len(batch)
 
 
 def _sum(first: RowAnswer, second: RowAnswer) -> RowAnswer:

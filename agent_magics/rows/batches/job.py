@@ -7,7 +7,9 @@ the same map takes it up, instead of sending these rows again.
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from typing import Any
+from itertools import chain
+from statistics import fmean
+from typing import Any, Never
 
 from agent_magics.models.faults import Fault
 from agent_magics.models.providers.catalog import find_model
@@ -23,7 +25,7 @@ from agent_magics.rows.outcomes import NOT_ASKED, Outcome
 from agent_magics.rows.prompts import Entry
 from agent_magics.rows.remote.exchange import request_of
 from agent_magics.rows.store import Kept, Stored
-from agent_magics.rows.tables.sources import Row
+from agent_magics.rows.tables.sources import Held, Row
 
 # Seconds between two looks at a batch: at first, and at most.
 FIRST_LOOK, LONGEST_LOOK = 0.5, 60.0
@@ -118,32 +120,59 @@ class BatchJob(Job):
 
     @property
     def price_share(self) -> float:
-        """The price of the batch API as a share of the usual price."""
+        """The price of the batch API as a share of that of rows that are asked now."""
+        if not self.is_direct:
+            return 1.0
         card = find_model(self.plan.terms.model)
         return (card and card.batch_share) or 1.0
 
     def _seconds_for(self, count: int) -> None:
         return None
 
-    async def _sample(self) -> bool:
-        """Ask a sample directly, where its cost decides how far the map goes; see `Job._sample`."""
+    async def _sample(self) -> None:
+        """Ask a sample directly, where its cost decides how far the map goes; see `Job._sample`.
+
+        Of rows that can be read only once these are the first.
+        """
         budgets = self.plan.budgets
         if (self._limit, budgets.max_cost, budgets.max_tokens) == (None, None, None):
-            return False
+            return
         self.is_direct = True
         try:
-            is_known = await super()._sample()
+            if isinstance(self.plan.source, Held):
+                await super()._sample()
+            elif len(first := await asyncio.to_thread(self._read_first)) > SAMPLE:
+                await self._ask_sample(range(SAMPLE), first[:SAMPLE])
         finally:
             self.is_direct = False
-        if is_known:
-            self._limit = None
-        return is_known
+
+    def _read_first(self) -> list[Row]:
+        """Return the first rows, more than a sample where there are so many; `_rows` keeps them."""
+        batches: list[tuple[Sequence[int], list[Row]]] = []
+        first: list[Row] = []
+        rest = self._rows
+        try:
+            while len(first) <= SAMPLE and (batch := next(self._rows, None)):
+                batches.append(batch)
+                first += batch[1]
+        except BaseException as error:  # see `_next`, which tells of it after the rows before it
+            rest = _failing(error)
+        self._rows = chain(batches, rest)
+        return first
+
+    def _so_far(self) -> tuple[int, int, float]:
+        """See `Job._so_far`; rows in batches, and one more, count as much as is known of others."""
+        rows, tokens, cost = super()._so_far()
+        if not (known := self._known()):
+            return rows, tokens, cost
+        more = self.progress.in_flight + 1
+        tokens_each, cost_each = (fmean(column) for column in zip(*known, strict=True))
+        return rows + more, tokens + round(more * tokens_each), cost + more * cost_each
 
     def _must_wait(self) -> bool:
-        """See `Job._must_wait`; where no sample has told the cost, the first batch does."""
-        progress = self.progress
-        limit = self._limit if progress.in_flight else None
-        return self.plan.budgets.must_wait(progress, limit)
+        """See `Job._must_wait`; where nothing has told the price yet, the first batch does."""
+        is_unknown = self._limit is not None and not self._known()
+        return (is_unknown and self.progress.in_flight > 0) or super()._must_wait()
 
     async def _enter(self, batch: Sequence[Entry], found: Mapping[bytes, Kept]) -> None:
         """See `Job._enter`; a sample leaves out the rows that earlier calls have sent."""
@@ -177,7 +206,7 @@ class BatchJob(Job):
 
     async def _may_read(self) -> bool:
         """See `Job._may_read`; no room comes before all rows are read, sent and answered."""
-        self._sink.has_room()
+        self._sink.has_room()  # raises what could not be written
         return not self.stopped
 
     async def _ending_on_error(self, work: Coroutine[Any, Any, None]) -> None:
@@ -197,6 +226,8 @@ class BatchJob(Job):
             if key in self._under_way and not self.stopped:
                 continue
             line = self._line(key, asked.content)
+            if not self.stopped and self._passes_limit():
+                await self._put_so_far()  # `_send` holds back what is not sent until the answer
             if pack is not None and not (pack.has_room(line) and self._fits_budget(pack)):
                 start(self._send(pack))
                 pack = None
@@ -437,3 +468,9 @@ class BatchJob(Job):
                     self._count(RowAnswer(error=error, kind=kind, cost=0.0))
                 self._settle(key, Outcome(None, error), kind)
         self._freed.set()
+
+
+def _failing(error: BaseException) -> Iterator[Never]:
+    """Raise the error of an iterator where its next value would be."""
+    yield from ()
+    raise error

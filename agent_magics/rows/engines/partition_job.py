@@ -96,7 +96,8 @@ class PartitionJob(Job):
                 self._lives[number] = asyncio.create_task(self._ask_part(number))
             unread = [part for part in self._open.values() if part.rows]
             if unread:
-                await self._may_read()
+                if not await self._may_read():
+                    break
                 part = min(unread, key=lambda part: part.worker.load)
                 count = min(BATCH, len(part.rows))
                 batch = [part.rows.popleft() for _ in range(count)]

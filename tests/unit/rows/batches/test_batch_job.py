@@ -362,9 +362,60 @@ def test_whatever_is_kept_no_more_than_the_limit_is_spent_unasked(tmp_path, batc
             options["batch"], limit = True, row * 60
             source = iter(given) if is_stream else given
             done = agent.map_sync("{{text}}", source, ask_above=limit, into="out", **options)
-    assert done.cost <= limit + row * 50
+    assert done.cost <= limit + row
     is_dear = not isinstance(kept, int) or (400 - kept) * row / 2 > limit
     assert ("above the" in done.stopped) == is_dear
+
+
+def test_a_cheap_stream_is_one_batch(tmp_path):
+    with BatchServer() as server:
+        with Agent("gpt-4o-mini", base_url=server.base_url, api_key=KEY) as agent:
+            done = agent.map_sync("{{text}}", iter(rows(200)), batch=True, cache="a", into="out")
+        sizes = [each.count("\n") for each in server.files()]
+    assert sizes == [150] and not done.stopped
+    assert list(done.frame["answer"]) == [each[-40:] for each in rows(200)]
+
+
+@pytest.mark.parametrize("says", ["approve", "deny"])
+@pytest.mark.parametrize("most", [40, 50_000], ids=["batches", "batch"])
+def test_a_dear_stream_is_asked_about_once_before_it_is_sent(tmp_path, monkeypatch, says, most):
+    monkeypatch.setattr(packs, "MOST_REQUESTS", most)
+    asked = []
+
+    def answer(question):
+        asked.append((str(question), sum(each.count("\n") for each in server.files())))
+        return says
+
+    with BatchServer() as server:
+        row = mapped(server, 1, cache=tmp_path / "b", batch=False).cost
+        options = {"ask_above": row * 80, "batch": True, "cache": "a", "into": "out"}
+        with Agent(
+            "gpt-4o-mini", base_url=server.base_url, api_key=KEY, on_question=answer
+        ) as agent:
+            done = agent.map_sync("{{text}}", iter(rows(400)), **options)
+        sent = sum(each.count("\n") for each in server.files())
+        count = len(server.batches())
+    [(words, before)] = asked
+    assert "the rows so far cost" in words and "how many follow is not known" in words
+    assert before <= 60  # beside the sample of 50, at half its price
+    if says == "deny":
+        assert sent <= 40 and done.cost <= row * 80 and done.stopped
+    else:
+        assert sent == 350 and count == -(-350 // most) and not len(done.failed)
+
+
+def test_what_is_kept_of_a_stream_is_there_where_it_breaks_within_the_sample(tmp_path):
+    def broken():
+        yield from rows(10)
+        raise ValueError("no more")
+
+    with BatchServer() as server:
+        mapped(server, 10, cache=tmp_path / "a")
+        with Agent("gpt-4o-mini", base_url=server.base_url, api_key=KEY) as agent:
+            options = {"batch": True, "cache": tmp_path / "a", "into": "out"}
+            done = agent.map_sync("{{text}}", broken(), **options)
+    assert "could not be read further" in done.stopped and "no more" in done.stopped
+    assert list(done.frame["answer"]) == [each[-40:] for each in rows(10)]
 
 
 FAULTS = [
