@@ -37,6 +37,7 @@ class Dialect:
         call_ids: the name in `transforms.CALL_ID_FORMS` of the form of call ids.
         reasoning_field: the field in which reasoning is sent back, or "".
         reasoning_details: whether structured reasoning is received, and sent back unchanged.
+        vendor: whose model it is, since such reasoning is only for models of the same vendor.
     """
 
     developer_role: bool = False
@@ -48,6 +49,7 @@ class Dialect:
     call_ids: str = "openai"
     reasoning_field: str = ""
     reasoning_details: bool = False
+    vendor: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +257,12 @@ def dialect_of(address: str, model: str) -> Dialect:
     for pattern, forms in _FORMS:
         if pattern.search(model):
             dialect = replace(dialect, **forms)
-    return dialect
+    return replace(dialect, vendor=_vendor_of(model)) if dialect.reasoning_details else dialect
+
+
+def _vendor_of(model: str) -> str:
+    """Return whose model it is, by the form of OpenRouter's names: "anthropic/claude-sonnet-4"."""
+    return re.sub(r"[^a-z0-9._~@-]", "", model.lower().partition("/")[0])
 
 
 @lru_cache(maxsize=64)  # called several times per request

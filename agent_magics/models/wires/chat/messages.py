@@ -15,7 +15,7 @@ from agent_magics.models.fields import count_field, stated_cost
 from agent_magics.models.providers.endpoints import Dialect
 from agent_magics.models.wires.bodies import compact, json_text
 from agent_magics.models.wires.chat.calls import is_json_object
-from agent_magics.models.wires.reasoning import details_of, is_details
+from agent_magics.models.wires.reasoning import details_for
 from agent_magics.models.wires.transforms import fit_call_id
 from agent_magics.protocol.items import (
     CALL_TYPES,
@@ -77,8 +77,9 @@ class ChatTranscript:
         elif isinstance(item, AssistantMessage):
             self._assistant_draft().texts.append(_inside(item.text))
         elif isinstance(item, Reasoning):
-            if self._dialect.reasoning_details and is_details(item.encrypted):
-                self._details.append(details_of(item.encrypted or ""))
+            details = details_for(self._dialect.vendor, item.encrypted)
+            if self._dialect.reasoning_details and details:
+                self._details.append(details)
             elif self._dialect.reasoning_field:
                 self._reasoning.append(_inside("\n".join(item.summary)))
         elif isinstance(item, CALL_TYPES):  # a web search of the Responses API cannot be expressed

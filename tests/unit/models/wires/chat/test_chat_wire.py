@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_magics.engine.context.history import History
+from agent_magics.models.base import ItemDone
 from agent_magics.models.providers.endpoints import Dialect, dialect_of
 from agent_magics.models.wires.chat.messages import ChatForm, decode_call, decode_usage
+from agent_magics.models.wires.chat.model import ChatDecoder
 from agent_magics.models.wires.chat.tools import encode_choice, encode_tools, tool_json
 from agent_magics.models.wires.reasoning import ReasoningDetails
 from agent_magics.models.wires.responses.items import ResponsesTranscript
@@ -34,6 +36,7 @@ from agent_magics.protocol.tools import (
 from tests.support.models.wire_shapes import GRAMMAR, HISTORIES, IMAGE, PARTS, PNG, SCHEMA, offered
 
 PLAIN = Dialect()
+OPENROUTER = "https://openrouter.ai/api/v1"
 OPENAI = dialect_of("https://api.openai.com/v1", "gpt-5.5")
 IMAGE_JSON = {
     "type": "image_url",
@@ -230,6 +233,44 @@ def test_what_a_server_wants_back_with_a_call_comes_back():
     call = decode_call("a", "f", "{}", None, extra)
     (message,) = messages_of(call)
     assert message["tool_calls"][0]["extra_content"] == extra
+
+
+@pytest.mark.parametrize(
+    ("maker", "model", "gets_them"),
+    [
+        ("anthropic/claude-sonnet-4", "anthropic/claude-sonnet-4", True),
+        ("anthropic/claude-sonnet-4", "Anthropic/claude-opus-4.5:beta", True),
+        ("anthropic/claude-sonnet-4", "openai/gpt-5.5", False),
+        ("openai/o3", "google/gemini-3-pro", False),
+        ("openai/o3", "deepseek/deepseek-r1", False),
+        ("deepseek/deepseek-r1", "deepseek/deepseek-v3", True),
+        ("a[b:c/d", "a[b:c/d", True),
+        ("a[b:c/d", "a[b/d", False),
+        ("no-vendor", "no-vendor", True),
+        ("no-vendor", "another", False),
+    ],
+)
+def test_structured_reasoning_goes_only_to_models_of_its_maker(maker, model, gets_them):
+    blocks = [{"type": "reasoning.encrypted", "data": "se:[cret"}]
+    decoder = ChatDecoder((), dialect_of(OPENROUTER, maker))
+    message = {"content": "yo", "reasoning": "hm", "reasoning_details": blocks}
+    answer = {"choices": [{"message": message, "finish_reason": "stop"}]}
+    events = [*decoder.feed(json.dumps(answer).encode()), *decoder.close()]
+    items = [event.item for event in events if isinstance(event, ItemDone)]
+    history, sent = History((*items, UserMessage("and?"))), []
+    for name in (maker, model, maker):  # a conversation goes from one to the other and back
+        form = ChatForm(dialect_of(OPENROUTER, name))
+        sent.append(json.loads(b"[%s]" % history.encoded(form))[0])
+    assert sent[0]["reasoning_details"] == sent[2]["reasoning_details"] == blocks
+    assert sent[1].get("reasoning_details") == (blocks if gets_them else None)
+    assert sent[1]["content"] == "yo"
+
+
+def test_structured_reasoning_of_an_unknown_maker_is_sent():
+    old = Reasoning((), 'reasoning_details:[{"data":"x"}]')
+    for name in ("openai/o3", "auto"):
+        (message,) = messages_of(old, AssistantMessage("yo"), dialect=dialect_of(OPENROUTER, name))
+        assert message["reasoning_details"] == [{"data": "x"}]
 
 
 @given(
