@@ -37,6 +37,8 @@ from tests.support.models.wire_shapes import GRAMMAR, HISTORIES, IMAGE, PARTS, P
 
 PLAIN = Dialect()
 OPENROUTER = "https://openrouter.ai/api/v1"
+BETWEEN = {"role": "assistant", "content": "…"}
+MISTRAL = dialect_of("https://api.mistral.ai/v1", "mistral-medium-latest")
 OPENAI = dialect_of("https://api.openai.com/v1", "gpt-5.5")
 IMAGE_JSON = {
     "type": "image_url",
@@ -147,6 +149,39 @@ def test_images_of_outputs_follow_the_last_output_of_the_row():
         {"role": "user", "content": images},
         {"role": "assistant", "content": "ok"},
     ]
+
+
+@pytest.mark.parametrize(
+    ("after", "expected"),
+    [
+        ([UserMessage("and?")], [BETWEEN, {"role": "user", "content": "and?"}]),
+        (
+            [UserMessage("Sum up.", "developer"), UserMessage("and?")],
+            [BETWEEN, {"role": "user", "content": "Sum up.\n\nand?"}],
+        ),
+        ([AssistantMessage("ok")], [{"role": "assistant", "content": "ok"}]),
+        ([Reasoning(("hm",)), UserMessage("and?")], [BETWEEN, {"role": "user", "content": "and?"}]),
+        (
+            [AssistantMessage("ok"), UserMessage("and?")],
+            [{"role": "assistant", "content": "ok"}, {"role": "user", "content": "and?"}],
+        ),
+        ([], []),
+    ],
+    ids=["a person", "notes", "an answer", "reasoning alone", "an answer, then", "nothing"],
+)
+def test_mistral_gets_an_answer_between_an_output_and_what_is_said_next(after, expected):
+    items = (FunctionCall("abcdefghi", "f", "{}"), ToolCallOutput("abcdefghi", "done"), *after)
+    assert messages_of(*items, dialect=MISTRAL)[2:] == expected
+    assert BETWEEN not in messages_of(*items)
+
+
+def test_mistral_gets_an_answer_between_outputs_and_their_images():
+    calls = [FunctionCall(name, "f", "{}") for name in ("abcdefghi", "bcdefghij")]
+    outputs = [ToolCallOutput(call.call_id, PARTS) for call in calls]
+    first, *others = messages_of(*calls, *outputs, UserMessage("and?"), dialect=MISTRAL)
+    assert [message["role"] for message in others] == ["tool", "tool", "assistant", "user"]
+    assert others[2] == BETWEEN and others[3]["content"].count(IMAGE_JSON) == 2
+    assert messages_of(*calls, *outputs, dialect=MISTRAL)[:4] == [first, *others[:3]]
 
 
 def test_reasoning_goes_back_only_where_it_is_wanted():
@@ -281,6 +316,7 @@ def test_structured_reasoning_of_an_unknown_maker_is_sent():
             OPENAI,
             Dialect(reasoning_field="reasoning_content"),
             Dialect(reasoning_details=True),
+            Dialect(answered_outputs=True),
         ]
     ),
     st.lists(st.integers(0, 12), max_size=4),
@@ -293,8 +329,9 @@ def test_any_history_is_json_whenever_it_is_asked_for(items, dialect, stops):
             json.loads(b"[%s]" % transcript.encoded())
     assert json.loads(b"[%s]" % transcript.encoded()) == messages_of(*items, dialect=dialect)
     roles = [message["role"] for message in messages_of(*items, dialect=dialect)]
-    pairs = itertools.pairwise(roles)
+    pairs = list(itertools.pairwise(roles))
     assert all(before != after or before == "tool" for before, after in pairs)
+    assert ("tool", "user") not in pairs or not dialect.answered_outputs
 
 
 # -- tools ---------------------------------------------------------------------------------------
