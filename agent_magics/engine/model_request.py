@@ -1,7 +1,7 @@
 """Makes requests to the model and collects their responses, usage and cost."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -28,6 +28,7 @@ from agent_magics.models.base import (
     RetryWait,
     SearchProgress,
     TextChunk,
+    ToolsWanted,
 )
 from agent_magics.protocol.errors import FatalError, short_message
 from agent_magics.protocol.events import (
@@ -130,7 +131,11 @@ class ModelCaller:
         bare: bool = False,
         output: OutputType | None = None,
     ) -> Response:
-        """Request the model's next response; where the context overflows, shorten and retry once.
+        """Request the model's next response.
+
+        A server may refuse calls of the past without tools, or tools that must not be called (both
+        of them Bedrock, behind LiteLLM's proxy). Then the request is made again with tools that may
+        be; the caller does not run them.
 
         Args:
             prompt: the text that began the turn.
@@ -143,6 +148,18 @@ class ModelCaller:
         """
         self.requests += 1
         once = partial(self._ask_once, prompt, is_last=is_last, bare=bare, output=output)
+        try:
+            return await self._ask_with_room(prompt, once)
+        except ToolsWanted:
+            if not (bare or is_last):
+                raise
+        once = partial(self._ask_once, prompt, is_last=False, bare=False, output=output)
+        return await self._ask_with_room(prompt, once)
+
+    async def _ask_with_room(
+        self, prompt: str, once: Callable[[], Awaitable[Response]]
+    ) -> Response:
+        """Make a request; where the context overflows, shorten it and make it once more."""
         try:
             return await once()
         except ContextOverflow as overflow:

@@ -182,6 +182,10 @@ class ContextOverflow(FatalError):
     """The conversation is longer than the model can read; a shorter one may go through."""
 
 
+class ToolsWanted(FatalError):
+    """The conversation has calls, and the server takes these only with tools that may be called."""
+
+
 class Model(Protocol):
     """The interface of every model client.
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from agent_magics.models.base import ToolsWanted
 from agent_magics.models.environment import proxy_to
 from agent_magics.models.faults import (
     FEW_TRIES,
@@ -34,6 +35,15 @@ NEVER_WORDS = re.compile(
 # looks any other one up ("No connected db."); Gemini.
 WRONG_KEY_CODES = frozenset(("no_db_connection",))
 WRONG_KEY_WORDS = re.compile(r"api key not valid|(?:invalid|incorrect) api key", re.IGNORECASE)
+
+# A conversation with calls, sent without tools or with tools that must not be called.
+TOOLS_WANTED = re.compile(
+    r"toolConfig field must be defined"  # Bedrock
+    r"|tool calling without `?tools"  # LiteLLM, for Bedrock and Anthropic
+    r"|support tool_choice=none"  # LiteLLM, for Bedrock
+    r"|blocks must define tools",  # Anthropic
+    re.IGNORECASE,
+)
 
 # By status. {said} is the provider's message.
 SENTENCES = {
@@ -127,6 +137,7 @@ def explain_status(
     codes = {code, str(error.type or "")}
     if status in (400, 413, 422, 500) and any(is_overflow(code, message) for code in codes):
         return overflow(message)
+    is_for_tools = status in (400, 422, 500) and TOOLS_WANTED.search(message)
     words = {"address": address, "model": model, "api": api, "said": message, "key_way": key_way}
     refused = status == 400 and (codes & WRONG_KEY_CODES or WRONG_KEY_WORDS.search(message))
     sentences = SENTENCES if model else {**SENTENCES, **WITHOUT_MODEL}
@@ -136,6 +147,8 @@ def explain_status(
         place = brief(error.headers.get("location", "")) or "nowhere"
         sentence = ELSEWHERE.format(address=address, status=status, place=place)
         return Fault(sentence, kind=f"status {status}")
+    if is_for_tools:
+        return ToolsWanted(sentence)
     if model and is_about_model(status, codes, message):
         return UnknownModel(f"{address} does not know the model {model!r} ({status}): {message}")
     if status in NO_WIRE_STATUSES or (status == 400 and NO_WIRE_WORDS.search(message)):

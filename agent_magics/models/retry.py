@@ -55,8 +55,9 @@ class RetryPolicy:
         """Return the seconds to wait after request number `attempt` failed; None means give up."""
         if not fault.passing or attempt >= self.tries_for(fault):
             return None
-        if fault.retry_after is not None:
-            # Jitter only adds to the wait that the server asks for.
+        if fault.retry_after:
+            # Jitter only adds to the wait that the server asks for. One of 0 (or a date that has
+            # passed) is allowed by RFC 9110, 10.2.3, but would use up all attempts at once.
             asked: float = fault.retry_after * (1 + 0.1 * self.chance())
             return asked if fault.retry_after <= self.longest_asked else None
         delay = min(self.first_delay * 2.0 ** (attempt - 1), self.longest_delay)

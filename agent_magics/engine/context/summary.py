@@ -52,6 +52,7 @@ FOREWORD = (
     "too long. What the person said in it stands above{}. Go on from here; do not begin again."
 )
 _CUT = ", as far as there was room"
+_FOREWORD_BEGINS = FOREWORD.partition("{")[0]
 
 # Tokens: of the line that says how much is missing, and the fewest that are worth it.
 _MARKER, _LEAST = 16, 40
@@ -141,7 +142,8 @@ def _entry(item: Item) -> str:
     match item:
         case UserMessage(content, role):
             who = "The person" if role == "user" else "Note to the agent"
-            return f"## {who}\n{_cut(text_of(content))}"
+            text = text_of(content)
+            return f"## {who}\n{text if _is_summary(role, text) else _cut(text)}"
         case AssistantMessage(text):
             return f"## The agent\n{_cut(text)}" if text.strip() else ""
         case FunctionCall(name=name, arguments=text) | CustomToolCall(name=name, input=text):
@@ -151,6 +153,14 @@ def _entry(item: Item) -> str:
         case ToolCallOutput(output=output):
             return f"## Output\n{_cut(text_of(output))}"
     return ""  # reasoning and searches: their results follow
+
+
+def _is_summary(role: str, text: str) -> bool:
+    """Return whether a message is an earlier summary.
+
+    It was cut at its own largest size when it was made, and nothing else has what it says.
+    """
+    return role == "developer" and text.startswith(_FOREWORD_BEGINS)
 
 
 def _cut(text: str, most: int = LONGEST_ENTRY) -> str:

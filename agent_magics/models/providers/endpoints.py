@@ -37,6 +37,9 @@ class Dialect:
         call_ids: the name in `transforms.CALL_ID_FORMS` of the form of call ids.
         reasoning_field: the field in which reasoning is sent back, or "".
         reasoning_details: whether structured reasoning is received, and sent back unchanged.
+        answered_outputs: whether an answer must stand between the output of a tool and what a
+            person says; where there was none, one of "…" is sent.
+        vendor: whose model it is, since such reasoning is only for models of the same vendor.
     """
 
     developer_role: bool = False
@@ -48,6 +51,8 @@ class Dialect:
     call_ids: str = "openai"
     reasoning_field: str = ""
     reasoning_details: bool = False
+    answered_outputs: bool = False
+    vendor: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +139,8 @@ HOSTS: tuple[tuple[str, Endpoint], ...] = (
             "chat",
             "it has only Chat Completions; unknown fields are errors there",
             ("MISTRAL_API_KEY",),
-            Dialect(usage_option=False, call_ids="mistral"),
+            # Else its error: "Unexpected role 'user' after role 'tool'".
+            Dialect(usage_option=False, call_ids="mistral", answered_outputs=True),
         ),
     ),
     (
@@ -205,9 +211,9 @@ MODELS: tuple[tuple[str, Mapping[str, Any], str], ...] = (
         "proxies pass schemas and ids on to Anthropic, which refuses some",
     ),
     (
-        r"mistral|devstral|codestral|magistral",
-        {"call_ids": "mistral"},
-        "its chat template takes only ids of nine letters and digits",
+        r"mistral|ministral|mixtral|pixtral|devstral|codestral|magistral",
+        {"call_ids": "mistral", "answered_outputs": True},
+        "its chat templates take only ids of nine letters and digits, and no user after a tool",
     ),
     (
         r"deepseek|kimi-k2|glm-[4-9]",
@@ -255,7 +261,12 @@ def dialect_of(address: str, model: str) -> Dialect:
     for pattern, forms in _FORMS:
         if pattern.search(model):
             dialect = replace(dialect, **forms)
-    return dialect
+    return replace(dialect, vendor=_vendor_of(model)) if dialect.reasoning_details else dialect
+
+
+def _vendor_of(model: str) -> str:
+    """Return whose model it is, by the form of OpenRouter's names: "anthropic/claude-sonnet-4"."""
+    return re.sub(r"[^a-z0-9._~@-]", "", model.lower().partition("/")[0])
 
 
 @lru_cache(maxsize=64)  # called several times per request

@@ -62,7 +62,7 @@ def _named(schema: JsonMapping, form: str) -> JsonObject:
     strict = strict_form(schema) if form == "plain" else None
     if strict is not None:
         return {"name": NAME, "schema": strict, "strict": True}
-    return {"name": NAME, "schema": fit_schema(schema, form), "strict": False}
+    return {"name": NAME, "schema": fit_schema(schema, form, restored=False), "strict": False}
 
 
 def is_refusal(fault: FatalError) -> bool:

@@ -3,6 +3,7 @@
 OpenRouter sends ``reasoning_details`` beside the plain text: blocks with signatures or encrypted
 data, without which Anthropic's and Google's models refuse the following calls, or reason again.
 Its documentation ("Preserving reasoning blocks") requires the whole sequence unchanged.
+Signatures and encrypted data are readable to their vendor alone, so another one's models get none.
 """
 
 from collections.abc import Mapping
@@ -10,7 +11,8 @@ from collections.abc import Mapping
 from agent_magics.models.wires.bodies import json_text
 from agent_magics.protocol.items import JsonMapping, JsonObject
 
-# Prefix of blocks stored in `Reasoning.encrypted`, to tell them from encrypted reasoning.
+# Prefix of blocks stored in `Reasoning.encrypted`, to tell them from encrypted reasoning. The
+# vendor of the model follows, which has no bracket, then the blocks as a JSON array.
 MARK = "reasoning_details:"
 
 # Kind of block -> the field whose text is split over chunks.
@@ -48,12 +50,12 @@ class ReasoningDetails:
             last[_IN_PIECES[str(last["type"])]] = "".join(self._texts)
             self._texts.clear()
 
-    def kept(self) -> str | None:
-        """Return the blocks for `Reasoning.encrypted`, None where there are none."""
+    def kept(self, vendor: str = "") -> str | None:
+        """Return the blocks of a model of `vendor` for `Reasoning.encrypted`, or None."""
         self._close()
         if not self._blocks:
             return None
-        return MARK + json_text(self._blocks)
+        return f"{MARK}{vendor}{json_text(self._blocks)}"
 
 
 def is_details(encrypted: str | None) -> bool:
@@ -61,6 +63,12 @@ def is_details(encrypted: str | None) -> bool:
     return encrypted is not None and encrypted.startswith(MARK)
 
 
-def details_of(encrypted: str) -> bytes:
-    """Return the blocks as elements of a JSON array, joined by commas."""
-    return encrypted.removeprefix(MARK)[1:-1].encode("utf-8", "replace")
+def details_for(vendor: str, encrypted: str | None) -> bytes:
+    """Return such blocks as elements of a JSON array, joined by commas; b"" for other vendors.
+
+    Blocks of an unknown vendor are for all: so they were kept before it was noted.
+    """
+    if encrypted is None or not is_details(encrypted):
+        return b""
+    maker, _, blocks = encrypted.removeprefix(MARK).partition("[")
+    return blocks[:-1].encode("utf-8", "replace") if maker in ("", vendor) else b""

@@ -163,6 +163,36 @@ def gemini_null_options(schema: Schema) -> Schema:
     return {**result, "anyOf": rest}
 
 
+# Class of a value -> its type in a schema; bool stands before int, which it is, too.
+KINDS: tuple[tuple[type, str], ...] = (
+    (types.NoneType, "null"),
+    (bool, "boolean"),
+    (int, "integer"),
+    (float, "number"),
+    (str, "string"),
+    (list, "array"),
+    (dict, "object"),
+)
+
+
+def choices_of(schema: JsonMapping) -> list[Any]:
+    """Return the members of the enum or const of `schema`; [] where it has neither."""
+    members = schema.get("enum", [schema["const"]] if "const" in schema else [])
+    return members if isinstance(members, list) else []
+
+
+def gemini_choices(schema: Schema) -> Schema:
+    """Move enums with members of other types than string into the description, and keep the type.
+
+    As strings, which is all that an enum may have there, they would be no members of the original.
+    """
+    members = choices_of(schema)
+    if all(isinstance(member, str | types.NoneType) for member in members):
+        return schema
+    kinds = [next(kind for of, kind in KINDS if isinstance(member, of)) for member in members]
+    return {"type": list(dict.fromkeys(kinds)), **described(schema, ("enum", "const"))}
+
+
 def gemini_enum(schema: Schema) -> Schema:
     """Convert enums to strings; enums of other types are not supported."""
     if "const" in schema:
@@ -343,12 +373,20 @@ def _lean_object(schema: Schema) -> Schema:
     return without(schema, tuple(said)) if "properties" in schema else schema
 
 
-def fit_schema(schema: JsonMapping, form: str) -> Schema:
-    """Rewrite the schema of a tool's arguments (an object) in `form`, a name of `RULES`."""
-    result = dict(schema)
+def fit_schema(schema: JsonMapping, form: str, *, restored: bool = True) -> Schema:
+    """Rewrite the schema of a tool's arguments or of an answer (an object) in `form`.
+
+    Args:
+        schema: the schema.
+        form: a name of `RULES`.
+        restored: whether `restore_enums` is called with what the model writes, as it is with
+            arguments but not with answers.
+    """
+    result, rules = dict(schema), RULES[form]
     if form == "gemini":  # references are not supported
         result = resolve_references(result)
-    result = apply_rules(result, RULES[form])
+        rules = rules if restored else (gemini_choices, *rules)
+    result = apply_rules(result, rules)
     return anthropic_top(result) if form == "anthropic" else result
 
 
@@ -361,7 +399,7 @@ def restore_enums(schema: object, value: object) -> Any:
     """
     if not isinstance(schema, Mapping):
         return value
-    members = schema.get("enum", [schema["const"]] if "const" in schema else ())
+    members = choices_of(schema)
     if isinstance(value, str) and members and value not in members:
         return next((member for member in members if enum_text(member) == value), value)
     if isinstance(value, dict):
@@ -381,9 +419,6 @@ def has_other_enums(schema: object) -> bool:
         return any(map(has_other_enums, schema))
     if not isinstance(schema, Mapping):
         return False
-    members = schema.get("enum", [schema["const"]] if "const" in schema else ())
-    if isinstance(members, list) and any(
-        not isinstance(member, str | types.NoneType) for member in members
-    ):
+    if any(not isinstance(member, str | types.NoneType) for member in choices_of(schema)):
         return True
     return any(has_other_enums(part) for part in schema.values())

@@ -246,6 +246,53 @@ def test_a_responses_server_is_asked_for_the_summary_without_tools():
     assert ["tools" in body for body in bodies] == [True, False]
 
 
+def a_chat_call(text):
+    return Reply(events=chat_events(calls=[tool_call("note", {"text": text}, f"call_{text}")]))
+
+
+TOOLS_WANTED = (
+    "litellm.UnsupportedParamsError: Bedrock doesn't support tool calling without `tools=` param",
+    "The toolConfig field must be defined when using toolUse and toolResult content blocks.",
+    "Requests which include `tool_use` or `tool_result` blocks must define tools",
+)
+
+
+@pytest.mark.parametrize("said", TOOLS_WANTED)
+@pytest.mark.parametrize(
+    ("last", "text"), [("Summed up.", "Summed up."), (a_chat_call("b"), "")], ids=["text", "call"]
+)
+def test_a_server_that_wants_tools_after_calls_is_asked_with_them(said, last, text, tmp_path):
+    replies = [a_chat_call("a"), Reply(status=400, error=said), last]
+    recording = tmp_path / "x.agent.jsonl"
+    common = {"approval": "never", "max_turns": 1}
+    with (
+        ModelServer(chat=replies) as server,
+        Agent(
+            "m", [note], base_url=server.base_url, wire_api="chat", record=recording, **common
+        ) as agent,
+    ):
+        result = agent.run_sync("Go")
+        bodies = [request.body for request in server.requests]
+    assert (result.status, result.text, result.budget) == ("completed", text, "max_turns=1")
+    assert ["tools" in body for body in bodies] == [True, False, True]
+    assert "tool_choice" not in bodies[2]  # there is none by which Bedrock forbids calls
+    assert len(result.calls) == 1
+    assert_valid(agent)
+    played = Agent("m", [note], replay=recording, **common).run_sync("Go")
+    assert (played.status, played.text, len(played.calls)) == ("completed", text, 1)
+
+
+def test_a_request_with_tools_that_is_refused_for_them_fails():
+    refused = Reply(status=400, error=TOOLS_WANTED[0])
+    with (
+        ModelServer(chat=[refused]) as server,
+        Agent("m", [note], base_url=server.base_url, wire_api="chat") as agent,
+    ):
+        result = agent.run_sync("Go")
+        assert len(server.requests) == 1
+    assert result.status == "failed" and "without `tools=`" in result.error
+
+
 def test_a_server_that_counts_nothing_is_warned_of():
     uncounted = Reply(events=chat_events("Hi.", usage=None))
     with (

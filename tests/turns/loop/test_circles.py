@@ -6,6 +6,7 @@ import json
 import pytest
 
 from agent_magics import Agent, Call, ScriptedModel, ToolContext, tool
+from agent_magics.models.base import ToolsWanted
 from agent_magics.protocol.events import (
     ApprovalDecided,
     ApprovalRequested,
@@ -130,6 +131,22 @@ def test_denied_it_has_a_last_word_and_no_more_calls():
     model.left = 1
     assert agent.run_sync("And b?").status == "completed"
     assert outputs(agent)[-1][1] == "a is as it was"
+
+
+def test_a_server_that_cannot_forbid_calls_is_asked_for_the_last_word_without_that():
+    class Bedrock(Stubborn):
+        def _next(self, request, call):
+            if request.tool_choice == "none":
+                self.requests.append(request)
+                raise ToolsWanted("Bedrock doesn't support tool_choice=none.")
+            return super()._next(request, call)
+
+    model = Bedrock(5)
+    agent = agent_of(model, on_question=lambda question: "deny")
+    result = agent.run_sync("Go.")
+    assert (result.status, result.text) == ("completed", "That is all I know.")
+    assert [request.tool_choice for request in model.requests[4:]] == ["auto", "none", "auto"]
+    assert_valid(agent)
 
 
 @pytest.mark.parametrize("options", [{}, {"approval": "never"}])

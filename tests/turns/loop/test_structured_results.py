@@ -178,6 +178,20 @@ def test_an_unknown_server_with_tools_gets_the_schema_in_words_and_for_the_mendi
     assert all("month" in json.dumps(body) for body in bodies)
 
 
+def test_a_server_that_wants_tools_after_calls_mends_with_tools_and_without_the_schema():
+    called = Reply(events=chat_events(calls=[tool_call("look", {"month": "m"})]))
+    refused = Reply(status=400, error="The toolConfig field must be defined when using toolUse")
+    with (
+        ModelServer(chat=[called, BAD, refused, GOOD]) as server,
+        agent_at(server, "chat", [look]) as agent,
+    ):
+        result = agent.run_sync("Go", output=list[Row])
+        bodies = [request.body for request in server.requests]
+    assert result.value == ROWS
+    assert [format_of(body) is not None for body in bodies] == [False, False, True, False]
+    assert ["tools" in body for body in bodies] == [True, True, False, True]
+
+
 @pytest.mark.parametrize("wire", ["responses", "chat"])
 def test_a_server_that_refuses_the_schema_is_asked_without_and_remembered(wire):
     def script(body):

@@ -197,6 +197,13 @@ def test_a_model_brings_its_makers_rules_to_any_server():
     assert dialect_of("http://localhost:8000/v1", "qwen3") == Dialect()
 
 
+@pytest.mark.parametrize("name", ["mistral", "ministral", "mixtral", "pixtral", "devstral"])
+def test_models_of_mistral_are_known_by_their_names(name):
+    dialect = dialect_of("http://localhost:8000/v1", f"mistralai/{name.title()}-8B-Instruct")
+    assert dialect == dialect_of("http://localhost:8000/v1", f"{name}-large")
+    assert dialect == Dialect(call_ids="mistral", answered_outputs=True)
+
+
 def test_azure(monkeypatch):
     assert whole_address("https://x.openai.azure.com/") == "https://x.openai.azure.com/openai/v1"
     assert endpoint_of("https://x.openai.azure.com").dialect.custom_tools

@@ -66,6 +66,13 @@ def test_the_server_is_never_asked_earlier_than_it_wants():
     assert 20.0 < RetryPolicy(chance=lambda: 1.0).delay(1, fault) <= 22.0
 
 
+@pytest.mark.parametrize("asked", [0.0, 0.001, 0.9])
+def test_a_server_that_asks_for_no_wait_gets_the_growing_one(asked):
+    fault, policy = Fault("busy", passing=True, retry_after=asked), RetryPolicy(chance=lambda: 0.0)
+    expected = [0.5, 1, 2, 4, 8] if asked == 0 else [asked] * 5
+    assert [policy.delay(n, fault) for n in range(1, 7)] == [*expected, None]
+
+
 def test_a_wait_that_nobody_sits_through_is_told():
     fault = Fault("It is busy.", passing=True, retry_after=1800.0)
     with pytest.raises(FatalError, match=r"It is busy\. It asks to wait about 30 minutes"):

@@ -15,7 +15,7 @@ from agent_magics.models.fields import count_field, stated_cost
 from agent_magics.models.providers.endpoints import Dialect
 from agent_magics.models.wires.bodies import compact, json_text
 from agent_magics.models.wires.chat.calls import is_json_object
-from agent_magics.models.wires.reasoning import details_of, is_details
+from agent_magics.models.wires.reasoning import details_for
 from agent_magics.models.wires.transforms import fit_call_id
 from agent_magics.protocol.items import (
     CALL_TYPES,
@@ -41,6 +41,9 @@ from agent_magics.protocol.tools import FreeformToolSpec, LocalShellSpec, ToolSp
 
 PARAGRAPH = b"\\n\\n"  # as escaped inside a JSON string
 
+# The answer to an output after which the model did not come to speak (`Dialect.answered_outputs`).
+NOTHING_SAID = compact({"role": "assistant", "content": "…"})
+
 
 @dataclass(frozen=True, slots=True)
 class ChatForm:
@@ -61,6 +64,7 @@ class ChatTranscript:
         self._closed = bytearray()
         self._open: _AssistantDraft | _UserDraft | None = None
         self._images: list[bytes] = []
+        self._ends_with_output = False  # what is closed
         # Reasoning for the next assistant message, as text or as structured blocks of the server.
         self._reasoning: list[bytes] = []
         self._details: list[bytes] = []
@@ -77,8 +81,9 @@ class ChatTranscript:
         elif isinstance(item, AssistantMessage):
             self._assistant_draft().texts.append(_inside(item.text))
         elif isinstance(item, Reasoning):
-            if self._dialect.reasoning_details and is_details(item.encrypted):
-                self._details.append(details_of(item.encrypted or ""))
+            details = details_for(self._dialect.vendor, item.encrypted)
+            if self._dialect.reasoning_details and details:
+                self._details.append(details)
             elif self._dialect.reasoning_field:
                 self._reasoning.append(_inside("\n".join(item.summary)))
         elif isinstance(item, CALL_TYPES):  # a web search of the Responses API cannot be expressed
@@ -90,13 +95,17 @@ class ChatTranscript:
         return b",".join(filter(None, (self._closed, *unclosed))) if unclosed else self._closed
 
     def _unclosed(self) -> list[bytes]:
-        if self._images:
-            return [_UserDraft(b"user", list(self._images)).encoded()]
-        return [self._open.encoded()] if self._open is not None else []
+        draft = _UserDraft(b"user", list(self._images)) if self._images else self._open
+        if draft is None:
+            return []
+        is_unanswered = self._ends_with_output and isinstance(draft, _UserDraft)
+        between = [NOTHING_SAID] if is_unanswered and self._dialect.answered_outputs else []
+        return [*between, draft.encoded()]
 
     def _close(self) -> None:
         for message in self._unclosed():
             self._append(message)
+            self._ends_with_output = False
         self._open, self._images = None, []
 
     def _append(self, message: bytes) -> None:
@@ -149,6 +158,7 @@ class ChatTranscript:
             self._images.append(compact({"type": "text", "text": caption}))
             self._images += [compact(_image_json(image)) for image in images]
         self._append(compact(message))
+        self._ends_with_output = True
 
 
 class _AssistantDraft:

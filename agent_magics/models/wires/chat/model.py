@@ -219,7 +219,7 @@ class ChatDecoder(AnswerDecoder):
         # In a truncated answer, arguments that are not a complete object may be half a call.
         cut = self._finish != "completed"
         items += [self._call(draft) for draft in self._calls.drafts if draft.is_whole() or not cut]
-        details = self._details.kept()
+        details = self._details.kept(self._dialect.vendor)
         if items and (details or (self._reasoning and self._dialect.reasoning_field)):
             items.insert(0, Reasoning(("".join(self._reasoning),), details))
         self._events.add(*map(ItemDone, items))

@@ -51,14 +51,19 @@ def encode_item(item: Item) -> bytes:
 
 
 class ResponsesTranscript:
-    """A conversation encoded as a request's ``input``: one element for each item."""
+    """A conversation encoded as a request's ``input``: one element for each item.
 
-    def __init__(self) -> None:
+    Args:
+        sealed: whether encrypted reasoning is sent back.
+    """
+
+    def __init__(self, *, sealed: bool = True) -> None:
         self._elements = bytearray()
+        self._sealed = sealed
 
     def add(self, item: Item) -> None:
         """Append an item; reasoning that the API would not accept is left out."""
-        if isinstance(item, Reasoning) and (item.encrypted is None or is_details(item.encrypted)):
+        if isinstance(item, Reasoning) and not (self._sealed and _is_sealed(item)):
             return
         if self._elements:
             self._elements += b","
@@ -67,6 +72,16 @@ class ResponsesTranscript:
     def encoded(self) -> bytearray:
         """Return all items, joined by commas."""
         return self._elements
+
+
+def without_reasoning() -> ResponsesTranscript:
+    """Return an empty transcript for a model without reasoning, which accepts none of another's."""
+    return ResponsesTranscript(sealed=False)
+
+
+def _is_sealed(item: Reasoning) -> bool:
+    """Return whether it holds encrypted reasoning of this API."""
+    return item.encrypted is not None and not is_details(item.encrypted)
 
 
 def encode_tools(tools: Sequence[ConfiguredToolSpec]) -> bytes:

@@ -26,6 +26,7 @@ from agent_magics.models.wires.responses.items import (
     decode_usage,
     encode_choice,
     encode_tools,
+    without_reasoning,
 )
 from agent_magics.models.wires.sse import SseEvent
 from agent_magics.protocol.items import (
@@ -268,7 +269,9 @@ class ResponsesWire:
     def body(self, request: ModelRequest, address: str) -> bytes:
         """Encode the request's body."""
         request = fitted(request, address)
-        history = request.history.encoded(ResponsesTranscript)
+        has_reasoning = family_of(request.model).reasoning
+        maker = ResponsesTranscript if has_reasoning else without_reasoning
+        history = request.history.encoded(maker)
         return b"".join((self._prefixes.of(request, address), history, b"]}"))
 
     def decoder(self, request: ModelRequest, address: str) -> ResponseDecoder:

@@ -1,5 +1,6 @@
 """Whatever the history: what is sent of it is valid, and nothing of the person is lost."""
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -170,6 +171,10 @@ def test_a_cut_tears_nothing_apart(items, kept):
 PLAN = (PlanStep("1", "look", "in_progress"),)
 
 
+LONG_TEXT = f"{'x' * 18_000} MIDDLE {'x' * 18_000}"
+SUMMARISED = replacement(SplitConversation([UserMessage("Go.")], []), LONG_TEXT, 100, PLAN, ())
+
+
 def replaced(items, kept, words) -> list:
     return replacement(split(items, kept), "What was done.", words, PLAN, ())
 
@@ -232,6 +237,21 @@ def test_one_long_output_does_not_fill_a_record():
     text = write_record(items, 100_000)
     assert len(text) < LONGEST_ENTRY + 200
     assert text.endswith("## The agent\nSeen.")
+
+
+@pytest.mark.parametrize(
+    ("items", "kept"),
+    [
+        ([*SUMMARISED, AssistantMessage("Seen.")], True),
+        ([UserMessage("What came.", "developer"), *SUMMARISED], True),
+        ([UserMessage(LONG_TEXT, "developer")], False),
+        ([UserMessage(LONG_TEXT)], False),
+        ([AssistantMessage(text_of(SUMMARISED[-1].content))], False),
+    ],
+    ids=["a summary", "after a note", "a note", "words of the person", "words of the agent"],
+)
+def test_only_an_earlier_summary_stands_whole_in_a_record(items, kept):
+    assert ("MIDDLE" in write_record(items, 100_000)) == kept
 
 
 def test_a_request_for_a_summary_knows_the_whole_conversation_and_sends_one_message():

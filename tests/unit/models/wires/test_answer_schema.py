@@ -1,9 +1,14 @@
 """The schema of an answer on both wires: in which form, to whom, and what a refusal is."""
 
 import json
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Literal
 
 import pytest
+from pydantic import TypeAdapter
 
+from agent_magics.engine.results.structured import OutputType
 from agent_magics.models.base import ContextOverflow, ModelRequest
 from agent_magics.models.faults import Fault, UnknownModel
 from agent_magics.models.providers.endpoints import Dialect
@@ -19,6 +24,7 @@ from agent_magics.models.wires.responses.model import ResponsesWire
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import UserMessage
 from agent_magics.protocol.tools import ConfiguredToolSpec, FunctionToolSpec
+from tests.support.models.gemini_schemas import gemini_allows
 
 OPENAI = "https://api.openai.com/v1"
 ELSEWHERE = "http://127.0.0.1:8000/v1"
@@ -50,10 +56,54 @@ def test_what_has_no_strict_form_is_sent_as_it_is():
     assert responses_format(FREE)["format"]["strict"] is False
 
 
-def test_each_maker_gets_the_form_it_takes():
-    schema = {"type": "object", "properties": {"a": {"enum": [1, 2]}}, "required": ["a"]}
-    sent = chat_format(schema, Dialect(schema="gemini"))["json_schema"]
-    assert sent["schema"]["properties"]["a"]["enum"] == ["1", "2"]
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [
+        ("gemini", {"type": "integer", "nullable": True}),
+        ("kimi", {"anyOf": [{"type": "integer"}, {"type": "null"}]}),
+    ],
+)
+def test_each_maker_gets_the_form_it_takes(form, expected):
+    part = {"anyOf": [{"type": "integer"}, {"type": "null"}]}
+    schema = {"type": "object", "properties": {"a": part}, "required": ["a"]}
+    sent = chat_format(schema, Dialect(schema=form))["json_schema"]
+    assert sent["schema"]["properties"]["a"] == expected
+
+
+class Stars(IntEnum):
+    ONE = 1
+    TWO = 2
+
+
+@dataclass
+class Review:
+    stars: Literal[1, 2, 3]
+    liked: Literal[True, False] = True
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "told"),
+    [
+        (Literal[1, 2, 3], 2, {"type": "integer", "description": "(enum: [1, 2, 3])"}),
+        (Literal[7], 7, {"type": "integer", "description": "(enum: [7])"}),
+        (Stars, Stars.TWO, {"type": "integer", "description": "(enum: [1, 2])"}),
+        (list[Literal[0, 1]], [0, 1], None),
+        (Review, Review(2, True), None),
+        (Literal["a", 1], 1, None),
+        (Literal["a", 1], "a", None),
+        (Literal[True, None], None, None),
+        (Literal["a", None], "a", {"type": "string", "enum": ["a"], "nullable": True}),
+        (Literal["a", "b"], "b", {"type": "string", "enum": ["a", "b"]}),
+    ],
+)
+def test_an_answer_that_gemini_s_form_allows_is_read(kind, value, told):
+    output = OutputType(kind)
+    sent = chat_format(output.schema, Dialect(schema="gemini"))["json_schema"]["schema"]
+    assert told is None or sent["properties"]["value"] == told
+    whole = json.loads(TypeAdapter(kind).dump_json(value))
+    answer = whole if isinstance(whole, dict) else {"value": whole}
+    assert gemini_allows(sent, answer)
+    assert output.read(json.dumps(answer)) == value
 
 
 @pytest.mark.parametrize(

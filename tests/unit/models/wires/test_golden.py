@@ -12,7 +12,7 @@ from agent_magics.models.base import ItemDone, ReasoningChunk, ResponseDone, Tex
 from agent_magics.models.faults import Fault
 from agent_magics.models.providers.endpoints import dialect_of
 from agent_magics.models.wires.chat.model import ChatDecoder
-from agent_magics.models.wires.reasoning import details_of
+from agent_magics.models.wires.reasoning import details_for
 from agent_magics.protocol.items import AssistantMessage, FunctionCall, Usage
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -92,7 +92,7 @@ def test_openrouter_s_structured_reasoning_is_kept_to_be_sent_back():
     decoder = ChatDecoder(dialect=dialect_of("https://openrouter.ai/api/v1", "claude"))
     events = decoder.feed((GOLDEN / "openrouter_text.sse").read_bytes())
     reasoning = next(event.item for event in events if isinstance(event, ItemDone))
-    blocks = json.loads(b"[%s]" % details_of(reasoning.encrypted))
+    blocks = json.loads(b"[%s]" % details_for("claude", reasoning.encrypted))
     thought = {"type": "reasoning.text", "text": "Greet.", "format": "anthropic-claude-v1"}
     assert blocks == [{**thought, "index": 0}]
 

@@ -16,6 +16,7 @@ from agent_magics.models.wires.schema_forms import (
     restore_enums,
 )
 from agent_magics.models.wires.transforms import CALL_ID_FORMS, fit_call_id, strict_form
+from tests.support.models.gemini_schemas import gemini_allows
 
 NAMED = {"type": "object", "properties": {"b": {"type": "string"}}, "required": ["b"]}
 
@@ -244,10 +245,10 @@ def parts_of(schema):
 
 
 @settings(max_examples=200, deadline=None)
-@given(SCHEMAS)
-def test_gemini_always_gets_what_it_takes(schema):
+@given(SCHEMAS, st.booleans())
+def test_gemini_always_gets_what_it_takes(schema, restored):
     before = json.dumps(schema)
-    result = fit_schema(schema, "gemini")
+    result = fit_schema(schema, "gemini", restored=restored)
     assert json.dumps(schema) == before  # the tool's own schema stays
     for part in parts_of(result):
         assert set(part) <= GEMINI_KNOWN
@@ -259,6 +260,33 @@ def test_gemini_always_gets_what_it_takes(schema):
             assert isinstance(part["items"], dict)
         assert set(part.get("required", ())) <= set(part.get("properties", ()))
         assert part.get("type") == "object" or "properties" not in part
+
+
+CHOICES = st.lists(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    | WORDS | st.lists(WORDS, max_size=2),
+    min_size=1,
+    max_size=4,
+)  # fmt: skip
+
+
+@settings(max_examples=200, deadline=None)
+@given(CHOICES)
+def test_what_is_not_restored_may_be_each_of_its_choices(members):
+    choice = {"enum": members}
+    schema = {
+        "type": "object",
+        "properties": {
+            "alone": choice,
+            "one": {"anyOf": [choice, {"const": members[0]}, {"type": "null"}]},
+            "many": {"type": "array", "items": choice},
+            "constant": {"const": members[0]},
+        },
+    }
+    sent = fit_schema(schema, "gemini", restored=False)
+    for member in members:
+        value = {"alone": member, "one": member, "many": [member], "constant": members[0]}
+        assert gemini_allows(sent, value)
 
 
 @settings(max_examples=200, deadline=None)

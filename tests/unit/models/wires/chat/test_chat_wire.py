@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_magics.engine.context.history import History
+from agent_magics.models.base import ItemDone
 from agent_magics.models.providers.endpoints import Dialect, dialect_of
 from agent_magics.models.wires.chat.messages import ChatForm, decode_call, decode_usage
+from agent_magics.models.wires.chat.model import ChatDecoder
 from agent_magics.models.wires.chat.tools import encode_choice, encode_tools, tool_json
 from agent_magics.models.wires.reasoning import ReasoningDetails
 from agent_magics.models.wires.responses.items import ResponsesTranscript
@@ -34,6 +36,9 @@ from agent_magics.protocol.tools import (
 from tests.support.models.wire_shapes import GRAMMAR, HISTORIES, IMAGE, PARTS, PNG, SCHEMA, offered
 
 PLAIN = Dialect()
+OPENROUTER = "https://openrouter.ai/api/v1"
+BETWEEN = {"role": "assistant", "content": "…"}
+MISTRAL = dialect_of("https://api.mistral.ai/v1", "mistral-medium-latest")
 OPENAI = dialect_of("https://api.openai.com/v1", "gpt-5.5")
 IMAGE_JSON = {
     "type": "image_url",
@@ -146,6 +151,39 @@ def test_images_of_outputs_follow_the_last_output_of_the_row():
     ]
 
 
+@pytest.mark.parametrize(
+    ("after", "expected"),
+    [
+        ([UserMessage("and?")], [BETWEEN, {"role": "user", "content": "and?"}]),
+        (
+            [UserMessage("Sum up.", "developer"), UserMessage("and?")],
+            [BETWEEN, {"role": "user", "content": "Sum up.\n\nand?"}],
+        ),
+        ([AssistantMessage("ok")], [{"role": "assistant", "content": "ok"}]),
+        ([Reasoning(("hm",)), UserMessage("and?")], [BETWEEN, {"role": "user", "content": "and?"}]),
+        (
+            [AssistantMessage("ok"), UserMessage("and?")],
+            [{"role": "assistant", "content": "ok"}, {"role": "user", "content": "and?"}],
+        ),
+        ([], []),
+    ],
+    ids=["a person", "notes", "an answer", "reasoning alone", "an answer, then", "nothing"],
+)
+def test_mistral_gets_an_answer_between_an_output_and_what_is_said_next(after, expected):
+    items = (FunctionCall("abcdefghi", "f", "{}"), ToolCallOutput("abcdefghi", "done"), *after)
+    assert messages_of(*items, dialect=MISTRAL)[2:] == expected
+    assert BETWEEN not in messages_of(*items)
+
+
+def test_mistral_gets_an_answer_between_outputs_and_their_images():
+    calls = [FunctionCall(name, "f", "{}") for name in ("abcdefghi", "bcdefghij")]
+    outputs = [ToolCallOutput(call.call_id, PARTS) for call in calls]
+    first, *others = messages_of(*calls, *outputs, UserMessage("and?"), dialect=MISTRAL)
+    assert [message["role"] for message in others] == ["tool", "tool", "assistant", "user"]
+    assert others[2] == BETWEEN and others[3]["content"].count(IMAGE_JSON) == 2
+    assert messages_of(*calls, *outputs, dialect=MISTRAL)[:4] == [first, *others[:3]]
+
+
 def test_reasoning_goes_back_only_where_it_is_wanted():
     items = (Reasoning(("why",)), FunctionCall("a", "f", "{}"))
     assert "reasoning_content" not in messages_of(*items)[0]
@@ -232,6 +270,44 @@ def test_what_a_server_wants_back_with_a_call_comes_back():
     assert message["tool_calls"][0]["extra_content"] == extra
 
 
+@pytest.mark.parametrize(
+    ("maker", "model", "gets_them"),
+    [
+        ("anthropic/claude-sonnet-4", "anthropic/claude-sonnet-4", True),
+        ("anthropic/claude-sonnet-4", "Anthropic/claude-opus-4.5:beta", True),
+        ("anthropic/claude-sonnet-4", "openai/gpt-5.5", False),
+        ("openai/o3", "google/gemini-3-pro", False),
+        ("openai/o3", "deepseek/deepseek-r1", False),
+        ("deepseek/deepseek-r1", "deepseek/deepseek-v3", True),
+        ("a[b:c/d", "a[b:c/d", True),
+        ("a[b:c/d", "a[b/d", False),
+        ("no-vendor", "no-vendor", True),
+        ("no-vendor", "another", False),
+    ],
+)
+def test_structured_reasoning_goes_only_to_models_of_its_maker(maker, model, gets_them):
+    blocks = [{"type": "reasoning.encrypted", "data": "se:[cret"}]
+    decoder = ChatDecoder((), dialect_of(OPENROUTER, maker))
+    message = {"content": "yo", "reasoning": "hm", "reasoning_details": blocks}
+    answer = {"choices": [{"message": message, "finish_reason": "stop"}]}
+    events = [*decoder.feed(json.dumps(answer).encode()), *decoder.close()]
+    items = [event.item for event in events if isinstance(event, ItemDone)]
+    history, sent = History((*items, UserMessage("and?"))), []
+    for name in (maker, model, maker):  # a conversation goes from one to the other and back
+        form = ChatForm(dialect_of(OPENROUTER, name))
+        sent.append(json.loads(b"[%s]" % history.encoded(form))[0])
+    assert sent[0]["reasoning_details"] == sent[2]["reasoning_details"] == blocks
+    assert sent[1].get("reasoning_details") == (blocks if gets_them else None)
+    assert sent[1]["content"] == "yo"
+
+
+def test_structured_reasoning_of_an_unknown_maker_is_sent():
+    old = Reasoning((), 'reasoning_details:[{"data":"x"}]')
+    for name in ("openai/o3", "auto"):
+        (message,) = messages_of(old, AssistantMessage("yo"), dialect=dialect_of(OPENROUTER, name))
+        assert message["reasoning_details"] == [{"data": "x"}]
+
+
 @given(
     HISTORIES,
     st.sampled_from(
@@ -240,6 +316,7 @@ def test_what_a_server_wants_back_with_a_call_comes_back():
             OPENAI,
             Dialect(reasoning_field="reasoning_content"),
             Dialect(reasoning_details=True),
+            Dialect(answered_outputs=True),
         ]
     ),
     st.lists(st.integers(0, 12), max_size=4),
@@ -252,8 +329,9 @@ def test_any_history_is_json_whenever_it_is_asked_for(items, dialect, stops):
             json.loads(b"[%s]" % transcript.encoded())
     assert json.loads(b"[%s]" % transcript.encoded()) == messages_of(*items, dialect=dialect)
     roles = [message["role"] for message in messages_of(*items, dialect=dialect)]
-    pairs = itertools.pairwise(roles)
+    pairs = list(itertools.pairwise(roles))
     assert all(before != after or before == "tool" for before, after in pairs)
+    assert ("tool", "user") not in pairs or not dialect.answered_outputs
 
 
 # -- tools ---------------------------------------------------------------------------------------

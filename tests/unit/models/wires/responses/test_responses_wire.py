@@ -7,6 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_magics.engine.context.history import History
+from agent_magics.models.base import ModelRequest
+from agent_magics.models.providers.endpoints import OPENAI_ADDRESS
 from agent_magics.models.wires.reasoning import MARK
 from agent_magics.models.wires.responses.items import (
     ResponsesTranscript,
@@ -16,6 +19,7 @@ from agent_magics.models.wires.responses.items import (
     encode_item,
     encode_tools,
 )
+from agent_magics.models.wires.responses.model import ResponsesWire
 from agent_magics.protocol.items import (
     AssistantMessage,
     Citation,
@@ -202,6 +206,31 @@ def test_reasoning_in_another_server_s_form_is_not_sent():
     transcript.add(Reasoning(("a",), MARK + "[]"))
     transcript.add(Reasoning(("a",)))
     assert transcript.encoded() == b""
+
+
+@pytest.mark.parametrize(
+    ("model", "gets_it"),
+    [
+        ("gpt-5.5", True),
+        ("o3", True),
+        ("openai/o4-mini", True),
+        ("gpt-5-chat-latest", False),
+        ("gpt-4.1", False),
+        ("grok-4", False),
+    ],
+)
+def test_sealed_reasoning_is_sent_to_models_that_are_asked_for_it(model, gets_it):
+    said = (UserMessage("hi"), Reasoning((), "enc", "rs"), AssistantMessage("yo"))
+    history, wire = History((*said, UserMessage("and?"))), ResponsesWire()
+    bodies = [
+        json.loads(wire.body(ModelRequest(name, "", history, (), "and?", 2), OPENAI_ADDRESS))
+        for name in ("gpt-5.5", model, "gpt-5.5")
+    ]
+    first, body, last = bodies
+    kinds = [item["type"] for item in body["input"]]
+    assert kinds == ["message", *["reasoning"] * gets_it, "message", "message"]
+    assert ("include" in body) == gets_it
+    assert first["input"] == last["input"] and first["input"][1]["encrypted_content"] == "enc"
 
 
 def test_reasoning_and_local_shell_come_back():
