@@ -1,8 +1,9 @@
 """Tells which words of a command make its program run another one, or write where it was not told.
 
 It knows the options and scripts of common programs; a rule that a person writes by hand does not
-cover these. Interpreters, and programs made to run what stands elsewhere (`make`, `ssh`, `docker`),
-are not held back: a rule for them is one for what they run.
+cover these. What interpreters, `docker`, `make` and `ssh` run is not held back: a rule for them is
+one for that. Options by which `make` and `ssh` read other files or start a program of their own
+are: `make -f x`, `make -C ../x`, `ssh -o ProxyCommand=x`.
 """
 
 import re
@@ -73,6 +74,10 @@ _RUNNING_OPTIONS: dict[str, tuple[str, ...]] = {
     "diff": ("--paginate", "-l"),
     "pandoc": ("--filter", "-F", "--lua-filter", "-L", "--pdf-engine", "-d", "--defaults"),
 }
+# Programs whose option -C names the folder in which they work.
+_ENTERING = ("make", "ninja")
+_FOLDER_BELOW = re.compile(r"(?![-/~])(?!(?:.*/)?\.\.(?:/|\Z)).+", re.DOTALL)
+_ENTERS_BELOW = re.compile(rf"(?:-C|--directory=)(?:{_FOLDER_BELOW.pattern})", re.DOTALL)
 # What stands at the beginning of other words by which a program runs another one.
 _OPTION_OF_SSH = re.compile(r"(?:-o)?\s*+(?:\w*(?:command|provider)|xauthlocation|include)", re.I)
 # A line's number, the end and a plain search begin no command.
@@ -186,6 +191,8 @@ def runs_another(argv: Words, start: int) -> bool:
     running = _RUNNING_WORDS.get(program)
     if running and any(map(running.match, rest)):
         return True
+    if program in _ENTERING:
+        rest = _without_folders_below(rest)
     options = _RUNNING_OPTIONS.get(program, ())
     subcommand = next((word for word in argv[1:] if not word.startswith("-")), "")
     return any(
@@ -217,6 +224,19 @@ def _scripts_of_sed(argv: Words, start: int) -> list[str]:
             (at, text) if text else (at + 1, "".join(argv[at + 1 : at + 2])) for at, text in glued
         ]
     return [script for at, script in found if at >= start]
+
+
+def _without_folders_below(words: Words) -> list[str]:
+    """Return words without `-C FOLDER` for folders below: these are as open to commands as the
+    makefile of the folder itself.
+    """
+    kept: list[str] = []
+    for word in words:
+        if kept and kept[-1] in ("-C", "--directory") and _FOLDER_BELOW.fullmatch(word):
+            kept.pop()
+        elif not _ENTERS_BELOW.fullmatch(word):
+            kept.append(word)
+    return kept
 
 
 def _runs_in_git(argv: Words, start: int) -> bool:

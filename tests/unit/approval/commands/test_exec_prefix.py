@@ -61,7 +61,15 @@ def test_a_prefix_is_offered_of_what_is_known_whole(line, prefix):
     "line",
     [
         *("npm test", "npm run test -- --watch", "cargo build", "go test ./...", "pytest -x tests"),
-        *("make test", "pip install numpy", "uv sync", "frobnicate --all now", "make", "cp a b"),
+        *(
+            "make test",
+            "make -C sub test",
+            "pip install numpy",
+            "uv sync",
+            "frobnicate --all now",
+            "make",
+            "cp a b",
+        ),
         *(
             "git push origin main",
             "git fetch",
@@ -96,7 +104,7 @@ def test_of_all_others_the_very_command_is_offered(line):
         *("npx jest", "uvx ruff", "pipx run x", "tox", "gh pr list", "curl x", "wget x"),
         *("rm -rf build", "rm x", "dd if=a of=b", "chmod +x a", "kill 1", "pkill x", "shutdown"),
         *("git -c core.pager=x status", "git --exec-path=x log", "git fetch --upload-pack=x"),
-        *("./run", "bin/x y", "/usr/bin/git status", "../x", "A=b ls", "make -C sub test"),
+        *("./run", "bin/x y", "/usr/bin/git status", "../x", "A=b ls", "make -C ../x"),
         *("one two three four five six seven eight nine", f"frobnicate {'a' * 101}"),
         *("tar --to-command=x xf a", "pip install --python x y", ""),
     ],
@@ -356,6 +364,12 @@ du -sh run
 diff -u a b
 python run.py
 pytest -k 'run or foreach'
+make -C sub test
+make -Csub/deeper
+make --directory=sub -j4
+make --directory sub..x all
+ninja -C build
+ssh host make -C /x
 """
 
 
@@ -398,6 +412,17 @@ gawk '{@ f("x")}' f
 gawk -lx 1 f
 mawk -W exec x
 awk '# "\n{print | "sh"} # "' f
+make -C ../x
+make -C /x
+make -C sub/../../x
+make -C..
+make --directory=/x
+make -C sub -f x
+make -f x -C sub
+make -C sub -C ..
+make -C -f x
+ninja -C ..
+ninja -C build -f x
 git bisect run x
 git -C a bisect run x
 git submodule foreach x
