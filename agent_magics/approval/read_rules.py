@@ -12,9 +12,10 @@ from pathlib import Path
 
 from agent_magics.approval.glob import matches_glob
 from agent_magics.approval.rules_file import DECISIONS, Rule
-from agent_magics.files.beneath import real_path
+from agent_magics.files.beneath import is_below, real_path
 
 MOST_ENTRIES = 50_000  # looked at for one rule
+_MOST_NAMES = 400  # of a path and the links in it
 _STRICT = ("prompt", "forbid")
 _ORDER = ("", *DECISIONS)
 _SIGN = re.compile(r"[*?\[]")  # of a glob
@@ -131,15 +132,29 @@ def _files(path: str) -> Iterator[str]:
     return islice(chain((path,), inside), MOST_ENTRIES)
 
 
-def covers_path(rule: Rule, path: str, folder: Path) -> bool:
-    """Tell whether a rule about files matches `path`, which may be relative to `folder`.
+def covering(
+    rules: Sequence[Rule], path: str, folder: Path, movable: Sequence[str] = ()
+) -> list[Rule]:
+    """Return the rules about files that match `path`, which may be relative to `folder`.
 
-    For one that asks or forbids, either the path as it is written or where it leads is enough.
+    For one that asks or forbids, either the path as it is written or where it leads is enough. Both
+    must be allowed, be it by different rules.
+
+    Args:
+        rules: all that might match.
+        path: any.
+        folder: the workspace.
+        movable: folders in which commands may change links, without links.
     """
-    globs = _globs_of(rule, folder)
-    if rule.decision == "allow":
-        return covers_all(globs, path, folder)
-    return any(matches_glob(glob, place) for place in _places_of(path, folder) for glob in globs)
+    places = _places_of(path, folder)
+    matched = [
+        (rule, {place for place in places if any(matches_glob(glob, place) for glob in globs)})
+        for rule in rules
+        for globs in [_globs_of(rule, folder, movable)]
+    ]
+    allowed = [found for rule, found in matched if rule.decision == "allow"]
+    is_allowed = set().union(*allowed) == places
+    return [rule for rule, found in matched if found and (is_allowed or rule.decision != "allow")]
 
 
 def covers_all(globs: Sequence[str], path: str, folder: Path) -> bool:
@@ -158,19 +173,58 @@ def _places_of(path: str, folder: Path) -> set[str]:
         return {os.path.normpath(written), ""}
 
 
-def _globs_of(rule: Rule, folder: Path) -> tuple[str, ...]:
+def _globs_of(rule: Rule, folder: Path, movable: Sequence[str] = ("/",)) -> tuple[str, ...]:
     """Return the absolute globs of a rule about files.
 
     A rule that asks or forbids also covers everything below its matches, and the targets of their
-    links; a rule that allows does not, since a command can change both.
+    links; one that allows covers only the targets of links that no command can change.
     """
     if not isinstance(rule.pattern, str):
         return ()
     start, rest = split_pattern(rule.pattern, folder)
     if rule.decision == "allow":
-        return (_glob_from(start, rest),)
+        return tuple(_glob_from(each, rest) for each in {start, _behind_fixed(start, movable)})
     rest = rest if rest[-1:] == ["**"] else [*rest, "**"]
     return tuple(_glob_from(each, rest) for each in {start, real_path(start)})
+
+
+def _behind_fixed(path: str, movable: Sequence[str]) -> str:
+    """Return where a path leads by links that stand in no folder of `movable`; else the path."""
+    place, waiting = "/", path.split("/")[::-1]
+    for _ in range(_MOST_NAMES):
+        if not waiting:
+            return place
+        name = waiting.pop()
+        found = os.path.normpath(f"{place}/{name}").replace("//", "/")
+        if not os.path.islink(found):  # noqa: PTH114 - text, not a path
+            place = found
+            continue
+        if is_below(place, movable):
+            return path
+        with suppress(OSError):  # gone meanwhile
+            target = os.readlink(found)  # noqa: PTH115 - as above
+            place = "/" if target.startswith("/") else place
+            waiting += target.split("/")[::-1]
+    return path
+
+
+def target_of(pattern: str, folder: Path) -> str:
+    """Return the pattern of that to which the links in a pattern's beginning now lead; "" where it
+    has none.
+    """
+    start, rest = split_pattern(pattern, folder)
+    target = real_path(start)
+    return "" if target == start else _glob_from(target, rest)
+
+
+def unfollowed(rule: Rule, held: Sequence[Rule], folder: Path, movable: Sequence[str]) -> str:
+    """Return the pattern behind the link with which a rule begins, if no allowing rule of `held`
+    is for it; else "".
+    """
+    target = target_of(str(rule.pattern), folder)
+    allowing = [each for each in (rule, *held) if each.decision == "allow"]
+    globs = {glob for each in allowing for glob in _globs_of(each, folder, movable)}
+    return "" if target in globs else target
 
 
 def globs_at_present(pattern: str, folder: Path) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ command that is not understood is never allowed.
 
 import hashlib
 import os
+import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_magics.approval.glob import matches_glob
-from agent_magics.approval.read_rules import ReadRules, covers_path
+from agent_magics.approval.read_rules import ReadRules, covering, unfollowed
 from agent_magics.approval.rules_file import (
     HEADER,
     Rule,
@@ -52,6 +53,7 @@ class ProposedRule:
         sandbox: "bypass" where the command would run outside the sandbox.
         command: the exact command, which may be allowed instead of the prefix.
         exact: whether the words are the whole command.
+        target: for a pattern that begins with a link, that of where it leads, which is allowed too.
     """
 
     permission: str
@@ -59,6 +61,7 @@ class ProposedRule:
     sandbox: str = ""
     command: tuple[str, ...] = ()
     exact: bool = False
+    target: str = ""
 
     @property
     def narrowed(self) -> "ProposedRule":
@@ -81,7 +84,12 @@ class ProposedRule:
     @property
     def text(self) -> str:
         """A description of what it covers, for the person."""
-        return self.as_rule().text
+        return " and ".join(rule.text for rule in self.as_rules())
+
+    def as_rules(self, justification: str = "") -> list[Rule]:
+        """Return all rules that it stands for."""
+        rule = self.as_rule(justification)
+        return [rule, replace(rule, pattern=self.target)] if self.target else [rule]
 
 
 class RuleBook:
@@ -89,6 +97,7 @@ class RuleBook:
 
     Args:
         folder: the workspace, to which relative globs are relative.
+        roots: other folders in which commands may change links.
 
     Attributes:
         user: the person's own file, as it was read last.
@@ -98,8 +107,12 @@ class RuleBook:
         FatalError: a file of rules is malformed; the message names file and line.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, roots: Sequence[Path] = ()) -> None:
         self.folder = Path(os.path.realpath(folder))
+        self.roots = tuple(roots)
+        temporary = (tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm")
+        movable = (str(self.folder), *map(str, roots), *temporary)
+        self._movable = tuple(os.path.realpath(each) for each in movable)
         self.project_file = self.folder / FOLDER / "rules.toml"
         self.user_file = user_rules_file()
         self._trusted = TrustedDigest(self.folder, trust_folder())
@@ -169,14 +182,28 @@ class RuleBook:
         if isinstance(subject, str):
             other = self.read_rules(agent).other_name(subject) if permission == "read" else ""
             names = (subject, *([other] if other else []))
-            return strictest([r for r in rules if any(self._covers(r, each) for each in names)])
+            return strictest([rule for each in names for rule in self._covering(rules, each)])
         everywhere = [rule for rule in rules if rule.pattern == "*"]  # network, every command
         return decide_command(rules, tuple(subject), everywhere, safe)
 
-    def _covers(self, rule: Rule, subject: str) -> bool:
-        if rule.permission in ("read", "write"):
-            return covers_path(rule, subject, self.folder)
-        return isinstance(rule.pattern, str) and matches_glob(rule.pattern, subject)
+    def _covering(self, rules: Sequence[Rule], subject: str) -> list[Rule]:
+        """Return those of the rules, which are of one permission, that match a path or name."""
+        if rules[0].permission in ("read", "write"):
+            return covering(rules, subject, self.folder, self._movable)
+        return [
+            rule
+            for rule in rules
+            if isinstance(rule.pattern, str) and matches_glob(rule.pattern, subject)
+        ]
+
+    def unfollowed(self, rule: Rule) -> str:
+        """Return to what the link leads with which a rule that allows begins, if no rule allows
+        that; else "".
+        """
+        if rule.decision != "allow" or rule.permission not in ("read", "write"):
+            return ""
+        held = [each for each in self.rules if each.permission == rule.permission]
+        return unfollowed(rule, held, self.folder, self._movable)
 
     def read_rules(self, agent: str = "default") -> ReadRules:
         """Return the rules about reading files that apply to an agent now.
@@ -236,14 +263,16 @@ class RuleBook:
                 f"{self.project_file} allows things that you have not trusted; look at it and say "
                 "%agent approvals trust first."
             )
-        rule = proposed.as_rule(f"approved on {date.today().isoformat()}")
-        for known in self.project.rules:
-            if _is_equivalent(known, rule):
-                return known
+        rules = proposed.as_rules(f"approved on {date.today().isoformat()}")
+        known = [old for new in rules for old in self.project.rules if _is_equivalent(old, new)]
+        new = [rule for rule in rules if not any(_is_equivalent(old, rule) for old in known)]
+        if not new:
+            return known[0]
         text = self.project.text or HEADER
         separator = "" if text.endswith("\n") else "\n"
         comment = f"{date.today().isoformat()}: {comment}"
-        self._rewrite(f"{text}{separator}\n{rule_text(rule, comment)}", trust=True)
+        added = "\n".join(rule_text(rule, comment) for rule in new)
+        self._rewrite(f"{text}{separator}\n{added}", trust=True)
         return self.project.rules[-1]
 
     def remove(self, rule: Rule) -> None:

@@ -168,11 +168,17 @@ class Conversation:
         self.meter.reset()
         return self.history.restore()
 
-    def rules_in(self, folder: Path) -> RuleBook:
-        """Return the approval rules of a workspace, an absolute path without links."""
-        if self._rules is None or self._rules.folder != folder:
-            self._rules = RuleBook(folder)
-        return self._rules
+    def rules_in(self, folder: Path, roots: Sequence[Path] = ()) -> RuleBook:
+        """Return the approval rules of a workspace, an absolute path without links.
+
+        Args:
+            folder: the workspace.
+            roots: other folders in which commands may write.
+        """
+        known = self._rules
+        if known is None or (known.folder, known.roots) != (folder, tuple(roots)):
+            self._rules = known = RuleBook(folder, roots)
+        return known
 
     def charge(self, model: str, usage: Usage, *, of_sub_agent: bool = False) -> None:
         """Add a request's usage to the spending."""

@@ -10,6 +10,22 @@ _NAMES = r"key|token|secret|pass|credential|auth|cookie|private|(?:^|_)pat(?:$|_
 SECRET_NAME = re.compile(_NAMES, re.IGNORECASE)
 # The same for parameters of an address, where logins put signatures and codes too.
 SECRET_PARAMETER = re.compile(f"{_NAMES}|sig|code", re.IGNORECASE)
+# Ends of the names of a program's arguments. Elsewhere in a name such words say something else:
+# `--key-column`, `--max-tokens`, `--auth-mode`.
+_SECRET_ARGUMENT = re.compile(
+    r"(?:pass(?:word|wd|phrase|code|key)|secret|credential|cookie|authorization|bearer)s?_?\d*\W*\Z"
+    r"|(?:token|(?:^|[\W_]|db|user)pass|(?:^|[\W_])pat)_?\d*\W*\Z"
+    r"|(?:(?:access|auth|api|bearer|refresh|personal)[_-]?token"
+    r"|(?:api|app|access|account|private|secret|auth|service|license|signing|encryption|master|ssh)"
+    r"[_-]?key)s?_?\d*\W*\Z",
+    re.IGNORECASE,
+)
+# Names of secrets and of other things, by their values: `--key customer_id`, `--auth workspace`.
+_PERHAPS_SECRET = re.compile(r"(?:key|auth)_?\d*\W*\Z", re.IGNORECASE)
+_KEY_OF_TABLE = re.compile(
+    r"(?:primary|foreign|unique|public|sort|partition|group|join|row)[_-]?key\W*\Z", re.IGNORECASE
+)
+_PLAIN_WORDS = re.compile(r"\W*[a-z]+(?:[_-][a-z]+|[A-Z][a-z]+)*\W*")
 # Labels of what a form asks for. Words of a language: "key" alone may be a key of a table.
 # "Servers MUST NOT use form mode elicitation to request sensitive information": MCP, 2025-11-25.
 _SECRET_FIELD = re.compile(
@@ -62,7 +78,7 @@ ADDRESS_PASSWORD = re.compile(r"(?<=://)([^\s/?#:@]*):([^\s/?#]+)(?=@)")
 KEY_LIKE = re.compile(
     r"(?:[sprk]k|gsk|xai|hf|gh[pousr]|github_pat|glpat|xox[a-z]|AIza|eyJ)[-_A-Za-z0-9]{10,}"
 )
-_NAMED_VALUE = re.compile(r"([^=:]*[=:]).+", re.S)  # `API_KEY=X`, `Authorization: X`
+_NAMED_VALUE = re.compile(r"([^=:]*[=:])(.+)", re.S)  # `API_KEY=X`, `Authorization: X`
 # `Password=X;`, `?api_key=X&`, and `"token": "X"` of JSON.
 _PAIR = re.compile(r"""(?<![\w-])([\w-]++)(?:=|["']\s*:)\s*["']?([^\s"',;&}]+)""")
 
@@ -72,15 +88,24 @@ def split_arguments(args: Sequence[str]) -> Iterator[tuple[str, str]]:
 
     A secret by its name: of `API_KEY=X` and `Authorization: X`, or of the option before it.
     """
-    follows_name = False
+    option = ""
     for word in args:
         named = _NAMED_VALUE.fullmatch(word)
-        if named and SECRET_NAME.search(named[1]):
+        if named and _is_secret(named[1], named[2]):
             shown = named[1]
         else:
-            shown = "" if follows_name and not word.startswith("--") else word
+            is_value = bool(option) and not word.startswith("--")
+            shown = "" if is_value and _is_secret(option, word) else word
         yield shown, word[len(shown) :]
-        follows_name = not named and word.startswith("-") and bool(SECRET_NAME.search(word))
+        option = word if word.startswith("-") and not named else ""
+
+
+def _is_secret(name: str, value: str) -> bool:
+    """Tell whether the value of an argument of this name is a secret."""
+    if _SECRET_ARGUMENT.search(name):
+        return True
+    is_plain = _KEY_OF_TABLE.search(name) or _PLAIN_WORDS.fullmatch(value)
+    return bool(_PERHAPS_SECRET.search(name)) and not is_plain
 
 
 def secrets_in(text: str) -> list[str]:
@@ -88,5 +113,5 @@ def secrets_in(text: str) -> list[str]:
     and known keys.
     """
     passwords = [word for user, word in ADDRESS_PASSWORD.findall(text) if word != user]
-    named = [value for name, value in _PAIR.findall(text) if SECRET_NAME.search(name)]
+    named = [value for name, value in _PAIR.findall(text) if _is_secret(name, value)]
     return [*passwords, *named, *re.findall(KEY_SHAPES, text)]

@@ -1,8 +1,9 @@
 """Tells which words of a command make its program run another one, or write where it was not told.
 
 It knows the options and scripts of common programs; a rule that a person writes by hand does not
-cover these. Interpreters, and programs made to run what stands elsewhere (`make`, `ssh`, `docker`),
-are not held back: a rule for them is one for what they run.
+cover these. What interpreters, `docker`, `make` and `ssh` run is not held back: a rule for them is
+one for that. Options by which `make` and `ssh` read other files or start a program of their own
+are: `make -f x`, `make -C ../x`, `ssh -o ProxyCommand=x`.
 """
 
 import re
@@ -40,7 +41,9 @@ _RUNNING_OPTIONS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("fd", "fdfind"), ("-x", "--exec", "-X", "--exec-batch")),
     "rsync": ("-e", "--rsh", "--rsync-path", "-M", "--remote-option"),
     **dict.fromkeys(_SEDS, ("-f", "--file")),
-    **dict.fromkeys(_AWKS, ("-f", "--file", "-E", "--exec", "-i", "--include", "-l", "--load")),
+    **dict.fromkeys(
+        _AWKS, ("-f", "--file", "-E", "--exec", "-i", "--include", "-l", "--load", "-W")
+    ),
     "env": ("-S", "--split-string"),
     "ssh": ("-F", "-I", "-S", "-E"),
     **dict.fromkeys(("scp", "sftp"), ("-F", "-S", "-D")),
@@ -71,17 +74,25 @@ _RUNNING_OPTIONS: dict[str, tuple[str, ...]] = {
     "diff": ("--paginate", "-l"),
     "pandoc": ("--filter", "-F", "--lua-filter", "-L", "--pdf-engine", "-d", "--defaults"),
 }
+# Programs whose option -C names the folder in which they work.
+_ENTERING = ("make", "ninja")
+_FOLDER_BELOW = re.compile(r"(?![-/~])(?!(?:.*/)?\.\.(?:/|\Z)).+", re.DOTALL)
+_ENTERS_BELOW = re.compile(rf"(?:-C|--directory=)(?:{_FOLDER_BELOW.pattern})", re.DOTALL)
 # What stands at the beginning of other words by which a program runs another one.
 _OPTION_OF_SSH = re.compile(r"(?:-o)?\s*+(?:\w*(?:command|provider)|xauthlocation|include)", re.I)
-_COMMAND_OF_PAGER = re.compile(r"\+.", re.DOTALL)
+# A line's number, the end and a plain search begin no command.
+_COMMAND_OF_PAGER = re.compile(r"\+(?!(?:\d*[GgFp]?|/[ -~]*)\Z)", re.DOTALL)
+_COMMAND_OF_EDITOR = re.compile(r"\+(?!(?:\d*|\$)\Z)", re.DOTALL)
 _RUNNING_WORDS = {
-    "git": re.compile(r"(?:foreach|run)\Z|ext::"),
+    "git": re.compile(r"ext::"),
     "go": re.compile(r".*-ext(?:ld|ar)\b", re.DOTALL),  # in the flags of its linker
     "make": re.compile(r"(?:\.?SHELL(?:FLAGS)?|MAKE|MAKEFILES|\w*MAKEFLAGS)\s*+[:?+!]*+="),
-    **dict.fromkeys(_AWKS, re.compile(r".*?(?:system|@|(?<!\|)\|&?\s*+[\w\"(])", re.DOTALL)),
     **dict.fromkeys(("ssh", "scp", "sftp"), _OPTION_OF_SSH),
-    **dict.fromkeys(("less", "more", *_EDITORS), _COMMAND_OF_PAGER),
+    **dict.fromkeys(("less", "more"), _COMMAND_OF_PAGER),
+    **dict.fromkeys(_EDITORS, _COMMAND_OF_EDITOR),
 }
+# Subcommands of git that run what follows a word of theirs.
+_RUNNING_SUBCOMMANDS = re.compile(r"(?:bisect|submodule|hook)")
 # Programs that run the command after their options: a rule must name its program, too.
 _RUNS_OPERANDS = names(
     "env xargs parallel watch time nice ionice timeout nohup stdbuf setsid chrt taskset unbuffer "
@@ -102,8 +113,16 @@ def _pattern_before(end: str) -> str:
 
 _ADDRESS = rf"(?:[+~]?\d++(?:~\d++)?|\$|/{_pattern_before('/')}[IM]*+)"
 _TO_DELIMITER = _pattern_before(r"(?:\1)")
+# A delimiter in brackets of a pattern: where it ends the pattern, the script must be refused for
+# what stands in the place of flags. A refused script does nothing.
+_IN_BRACKETS = (
+    r"s([/|#,:@!%_])(?=(?:(?:\\[^c]|(?!\2)[^\\\n])*+\2){2}[gpiImM\d]*+[^\s;}#\\gpiImMeEwW\d])"
+    r"(?:\\[^c]|\[\^?[^\]\[\\\n]++\]|(?!\2)[^\\\n\[])*+\2(?:\\[^c]|(?!\2)[^\\\n])*+\2"
+    r"[gpiImM\d]*+"
+)
 _SED_COMMAND = (
     rf"s([/|#,:@!%_]){_TO_DELIMITER}(?:\\[^c]|(?!\1)[^\\\n])*+\1[gpiImM\d]*+"
+    rf"|{_IN_BRACKETS}"
     r"|y/(?:\\[^c]|[^/\\\n])*+/(?:\\[^c]|[^/\\\n])*+/"
     r"|[aic](?:\\.|[^\\\n])*+|[btT:][^\n;}]*+|[qQl]\s*+\d*+|[dDgGhHnNpPxz={}]"
 )
@@ -112,11 +131,28 @@ _ADDRESSES = rf"(?:{_ADDRESS}(?:,\s*+{_ADDRESS})?+)?+\s*+!*+\s*+"
 _PLAIN_SED = re.compile(rf"(?:[\s;]|{_ADDRESSES}(?:{_SED_COMMAND}))*+", re.DOTALL)
 _SED_EXPRESSION = re.compile(r"(?:-[nErsuz]*+e|--e[a-z]*+=?+)(.*)", re.DOTALL)
 
+# What runs a program in the code of awk, or loads some; "||" is an "or".
+_RUNS_IN_AWK = re.compile(r"\bsystem[\s\\]*+\(|@[\s\\]*+[A-Z_]|\|", re.ASCII | re.I)
+_TEXT_OF_AWK = re.compile(r'"(?:\\.|[^"\\\n])*+"|#[^\n\\]*+(?![^\n])', re.DOTALL)  # or a comment
+# One that ends at the same slash, whether or not a slash in brackets ends it.
+_REGEX_OF_AWK = re.compile(
+    r"/(?:\\[^\n]|[^/\\\n\[]"
+    r"|\[\^?+\]?+(?:\[[:.=][^\]/\n]*+\]|\\[^\n]|[^\]\[/\\\n])*+\])++/"
+)
+_CODE_OF_AWK = re.compile(r"(?:[ \t\r]|\\\r?\n)++|\w++|[^/\"#]", re.ASCII)
+_SLASH = re.compile("/")
+_BEFORE_REGEX = re.compile(r"|[{};,(!~&|?:=\n]")
+_BEFORE_DIVISION = re.compile(
+    r'(?!(?:print|printf|return|in|else|do|case|exit|getline|length|delete)\Z)\w+|\]|".*',
+    re.ASCII | re.DOTALL,
+)
+
 # Subcommands of git in which these options do not run a program.
 _HARMLESS = {
     ("git", "push", "-u"),
     ("git", "push", "--set-upstream"),
     ("git", "add", "-u"),
+    ("git", "branch", "-u"),
     ("git", "commit", "-u"),
     ("git", "status", "-u"),
     ("git", "stash", "-u"),
@@ -143,11 +179,20 @@ def runs_another(argv: Words, start: int) -> bool:
         return True
     if program in _SEDS and not all(map(_PLAIN_SED.fullmatch, _scripts_of_sed(argv, start))):
         return True
+    if program in _AWKS:
+        argv, start = _without_values(argv, start)
+        rest = argv[start:]
+        if not all(map(_is_plain_awk, _scripts_of_awk(argv, start))):
+            return True
+    if program == "git" and _runs_in_git(argv, start):
+        return True
     if program in _TARS and start < 2 <= len(argv):
         rest = [f"-{argv[1].removeprefix('-')}", *argv[2:]]  # `tar cIf` is `tar -cIf`
     running = _RUNNING_WORDS.get(program)
     if running and any(map(running.match, rest)):
         return True
+    if program in _ENTERING:
+        rest = _without_folders_below(rest)
     options = _RUNNING_OPTIONS.get(program, ())
     subcommand = next((word for word in argv[1:] if not word.startswith("-")), "")
     return any(
@@ -179,6 +224,79 @@ def _scripts_of_sed(argv: Words, start: int) -> list[str]:
             (at, text) if text else (at + 1, "".join(argv[at + 1 : at + 2])) for at, text in glued
         ]
     return [script for at, script in found if at >= start]
+
+
+def _without_folders_below(words: Words) -> list[str]:
+    """Return words without `-C FOLDER` for folders below: these are as open to commands as the
+    makefile of the folder itself.
+    """
+    kept: list[str] = []
+    for word in words:
+        if kept and kept[-1] in ("-C", "--directory") and _FOLDER_BELOW.fullmatch(word):
+            kept.pop()
+        elif not _ENTERS_BELOW.fullmatch(word):
+            kept.append(word)
+    return kept
+
+
+def _runs_in_git(argv: Words, start: int) -> bool:
+    """Tell whether a word from `start` on makes a subcommand of git run those behind it."""
+    runs = any(word in ("run", "foreach") for word in argv[start:])
+    return runs and any(map(_RUNNING_SUBCOMMANDS.match, argv[1:]))
+
+
+def _without_values(argv: Words, start: int) -> tuple[list[str], int]:
+    """Return a command of awk without separators and variables, and where `start` is in it."""
+    kept, is_value, before = [argv[0]], False, 1
+    for at, word in enumerate(argv[1:], 1):
+        is_given = is_value or word.startswith(("-F", "-v"))
+        is_value = not is_value and word in ("-F", "-v")
+        if not is_given:
+            kept.append(word)
+            before += at < start
+    return kept, before
+
+
+def _scripts_of_awk(argv: Words, start: int) -> list[str]:
+    """Return the words from `start` on that awk may read as scripts."""
+    operand = next((at for at, word in enumerate(argv[1:], 1) if not word.startswith("-")), 0)
+    has_options = any(word.startswith("-") and word != "--" for word in argv[1:])
+    return list(argv[start:]) if has_options else list(argv[max(start, operand) : operand + 1])
+
+
+def _is_plain_awk(script: str) -> bool:
+    """Tell whether a script of awk is known to run no program."""
+    if not _runs_in_awk(script):
+        return True  # however its slashes are read
+    code = _code_of_awk(script)
+    return bool(code) and not _runs_in_awk(code)
+
+
+def _runs_in_awk(code: str) -> bool:
+    return bool(_RUNS_IN_AWK.search(code.replace("||", " ")))
+
+
+def _code_of_awk(script: str) -> str:
+    """Return a script of awk without texts and regexes; "" where a slash might begin a regex or
+    divide.
+    """
+    code, before, at = "", "", 0
+    while at < len(script):
+        text = _TEXT_OF_AWK.match(script, at)
+        found = text or _CODE_OF_AWK.match(script, at)
+        if script[at] == "/" and _BEFORE_REGEX.fullmatch(before):
+            found = text = _REGEX_OF_AWK.match(script, at)
+        elif script[at] == "/" and (
+            _BEFORE_DIVISION.fullmatch(before) or "/" not in script[at + 1 :]
+        ):
+            found = _SLASH.match(script, at)
+        if found is None:
+            return ""
+        code += " " if text else found[0]
+        is_blank = found[0][0] in " \t\r\\" or found[0][0] == "#"
+        before = before if is_blank else found[0]
+        at = found.end()
+    return code
 
 
 def _options_in(word: str, options: tuple[str, ...]) -> list[str]:

@@ -3,9 +3,11 @@
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from agent_magics.approval.actions import NOT_BOUND, Action, ActionKind, NeedsApproval
 from agent_magics.approval.kinds import kind_of
+from agent_magics.approval.read_rules import target_of
 from agent_magics.approval.rules import ProposedRule, RuleBook
 from agent_magics.approval.rules_file import PERMISSIONS
 from agent_magics.dispatch.registry import ToolInvocation
@@ -113,6 +115,9 @@ def requested_actions(
     if len(always) == 1 and permission not in ("command", "network"):
         proposed = ProposedRule(permission, always[0])
     folder = str(invocation.context.cwd) if permission in ("read", "write") else ""
+    if proposed and folder:
+        # Else the rule would not hold behind a link that a command may change.
+        proposed = replace(proposed, target=target_of(always[0], Path(folder)))
     return [
         Action(
             ActionKind.TOOL_REQUEST,

@@ -64,7 +64,8 @@ def build_turn(
         turn_config: the turn's configuration.
         model: the client that its requests go to.
     """
-    rules = conversation.rules_in(turn_config.config.cwd)
+    config = turn_config.config
+    rules = conversation.rules_in(config.cwd, config.writable_roots)
     # The turn holds its context, whose functions need the turn: they hold it weakly, so that it is
     # gone at its end, if nobody keeps an error of it.
     running: weakref.ref[Turn]

@@ -18,7 +18,7 @@ def _approvals_of(agent: Agent, book: RuleBook) -> list[Grant | Rule]:
 
 def _listing(notebook: NotebookAgents) -> str:
     agent = notebook.agent_named()
-    book = RuleBook(agent.config.cwd)
+    book = RuleBook(agent.config.cwd, agent.config.writable_roots)
     listed = _approvals_of(agent, book)
     if not listed:
         return "Nothing is allowed beyond the policy, and there are no rules."
@@ -39,6 +39,8 @@ def _approval_row(one: Grant | Rule, book: RuleBook) -> tuple[str, str, str, str
     decision = f"{one.decision}, outside the sandbox" if one.sandbox == "bypass" else one.decision
     holds = "not trusted" if one in book.withheld else "always"
     holds = holds if one.agent == "*" else f"{holds}, agent {one.agent}"
+    if target := book.unfollowed(one):
+        holds += f", not behind its link: that needs a rule for {code_span(target)} too"
     return code_span(f"{one.permission}: {one.text}"), decision, holds, code_span(one.place)
 
 

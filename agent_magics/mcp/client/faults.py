@@ -1,28 +1,39 @@
 """Translates the SDK's errors for the caller and for the person."""
 
+from enum import Enum, auto
+
 import mcp_types as types
 from mcp import InputRequiredRoundsExceededError
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from agent_magics.mcp.endings import LinkLost
-from agent_magics.mcp.transports.bodies import HTTP_STATUS
+from agent_magics.mcp.transports.bodies import HTTP_STATUS, STAND_IN
 from agent_magics.protocol.errors import RespondToModel, clause
 from agent_magics.text.brief import brief_line
 
 # What the SDK raises where a server answers with what is no result, or asks without end.
 NO_RESULT = (ValidationError, InputRequiredRoundsExceededError, ExceptionGroup)
 CLOSED = "Connection closed"  # the SDK's message for a closed connection; servers use its code too
-# How the errors begin that stand in for an answer that did not come, or was none: the SDK's, ours.
+# The SDK's errors where no answer came, or what was none: their codes, and how they begin.
 _UNANSWERED = (
-    "SSE stream",
-    "Unexpected content type",
-    "Failed to parse",
-    "server answered a request with 202",
-    "the answer ",
-    f"{HTTP_STATUS} 5",
+    (types.CONNECTION_CLOSED, "SSE stream failed: "),
+    (types.CONNECTION_CLOSED, "SSE stream ended without a response"),
+    (types.CONNECTION_CLOSED, "SSE stream ended and reconnection attempts were exhausted"),
+    (types.INVALID_REQUEST, "Unexpected content type: "),
+    (types.INVALID_REQUEST, "server answered a request with 202 Accepted"),
+    (types.PARSE_ERROR, "Failed to parse SSE message: "),
+    (types.PARSE_ERROR, "Failed to parse JSON response: "),
 )
 _SESSION_GONE = "Session terminated"  # the SDK's message for an unknown session
+
+
+class _Sayer(Enum):
+    """Who refused a request."""
+
+    SERVER = auto()
+    STATUS = auto()  # one of HTTP; its words are ours
+    NOBODY = auto()  # no answer came
 
 
 def describe(error: BaseException) -> str:
@@ -35,8 +46,8 @@ def describe(error: BaseException) -> str:
     if isinstance(error, LinkLost) or (isinstance(error, MCPError) and is_loss(error)):
         return ""
     if isinstance(error, MCPError):
-        is_answer = not error.error.message.startswith((*_UNANSWERED, HTTP_STATUS))
-        return f"it refused: {_words_of(error)}" if is_answer else _words_of(error)
+        sayer, words = _said_by(error)
+        return f"it refused: {words}" if sayer is _Sayer.SERVER else words
     return brief_line(clause(error), 300)
 
 
@@ -58,16 +69,22 @@ def meaning_of(error: MCPError, server: str, what: str) -> LinkLost | RespondToM
         return LinkLost(_SESSION_GONE, taken=False)
     if is_loss(error):
         return LinkLost(CLOSED)
-    if error.error.message.startswith(_UNANSWERED):
+    sayer, words = _said_by(error)
+    if sayer is _Sayer.NOBODY:
         return RespondToModel(
-            f"The MCP server {server!r} did not answer {what} ({clause(error.error.message)}); "
+            f"The MCP server {server!r} did not answer {what} ({words}); "
             "whether it did its work is unknown."
         )
-    return RespondToModel(f"The MCP server {server!r} refused {what}: {_words_of(error)}.")
+    return RespondToModel(f"The MCP server {server!r} refused {what}: {words}.")
 
 
-def _words_of(error: MCPError) -> str:
-    message = clause(error.error.message)
-    if message.startswith((*_UNANSWERED, HTTP_STATUS)):
-        return message  # its code is not the server's
-    return f"{message} (error {error.error.code})"
+def _said_by(error: MCPError) -> tuple[_Sayer, str]:
+    """Return whose words an error is, and these; the code where it is the server's own."""
+    said, message = error.error, clause(error.error.message)
+    if said.data == STAND_IN:
+        is_status = said.message.startswith(HTTP_STATUS)
+        is_answered = is_status and not said.message.startswith(f"{HTTP_STATUS} 5")
+        return _Sayer.STATUS if is_answered else _Sayer.NOBODY, message
+    if any(said.code == code and said.message.startswith(words) for code, words in _UNANSWERED):
+        return _Sayer.NOBODY, message
+    return _Sayer.SERVER, f"{message} (error {said.code})"

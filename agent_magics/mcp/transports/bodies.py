@@ -12,6 +12,8 @@ from agent_magics.mcp.transports.nesting import shallow_events, shallow_listing
 
 MOST_OF_ONE = 64 * 1024 * 1024  # bytes of one answer
 HTTP_STATUS = "HTTP status"  # how an error begins that stands in for the body of an HTTP error
+# The data of errors that stand in for an answer: a server's own words never say so.
+STAND_IN = "agent-magics: said in place of the server"
 # Asked for, since some kilobytes that are compressed, once or several times, unpack to gigabytes.
 PLAIN = {"Accept-Encoding": "identity"}
 
@@ -44,7 +46,8 @@ def name_status(response: httpx2.Response, reason: str = "") -> None:
     after = response.headers.get("retry-after", "")[:40]
     message = f"{HTTP_STATUS} {status}" + (f", Retry-After: {after}" if after else "")
     message = f"{message}: {reason}" if reason else message
-    error = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
+    details = {"code": code, "message": message, "data": STAND_IN}
+    error = {"jsonrpc": "2.0", "id": None, "error": details}
     is_json = not reason and response.headers.get("content-type", "").lower().startswith(
         "application/json"
     )

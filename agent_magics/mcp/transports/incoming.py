@@ -20,6 +20,7 @@ from pydantic_core import from_json
 
 from agent_magics.exec.servers import LogRing
 from agent_magics.mcp.transports.asked import Unanswered
+from agent_magics.mcp.transports.bodies import STAND_IN
 from agent_magics.mcp.transports.nesting import shallow_listing, why_refused
 
 MOST_OF_ONE = 64 * 1024 * 1024  # bytes of one message
@@ -206,7 +207,7 @@ class Incoming(asyncio.Protocol, ObjectReceiveStream[SessionMessage]):
         number = next((each for each in found if each in self._open), None)
         if number is not None:
             self._open.discard(number)
-            error = types.ErrorData(code=types.PARSE_ERROR, message=why)
+            error = types.ErrorData(code=types.PARSE_ERROR, message=why, data=STAND_IN)
             reply = types.JSONRPCError(jsonrpc="2.0", id=number, error=error)
             self._messages.append((SessionMessage(reply), 0))
             self._wake()

@@ -756,16 +756,19 @@ def test_a_lasting_answer_covers_paths_by_where_they_lead(served, decision):
     assert asking(person, always, f"{served}/srv", names) == NOT_COVERED
 
 
-def test_a_lasting_answer_holds_for_the_folder_to_which_its_link_led(served):
-    person = Person("approve_for_session", *["deny"] * 20)
+@pytest.mark.parametrize("decision", ["approve_for_session", "approve_for_project"])
+def test_a_lasting_answer_holds_for_the_folder_to_which_its_link_led(served, decision):
+    person = Person(decision, *["deny"] * 20)
     always, names = f"{served}/named/**", [*COVERED, *NOT_COVERED]
     assert asking(person, always, f"{served}/named", names) == NOT_COVERED
+
+    (served / ".agent_magics/rules.toml").unlink(missing_ok=True)
 
     def move():
         (served / "named").unlink()
         (served / "named").symlink_to("etc")
 
-    person = Person("approve_for_session", "deny")
+    person = Person(decision, "deny")
     assert asking(person, always, f"{served}/named", ["a"], move) == ["a"]
 
 

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from agent_magics.approval.read_rules import covering
 from agent_magics.approval.rules import ProposedRule, RuleBook
+from agent_magics.approval.rules_file import Rule
 from agent_magics.config_files.places import trust_folder, user_rules_file
 from agent_magics.config_files.trust import TrustedDigest
 from agent_magics.protocol.errors import FatalError
@@ -473,6 +475,50 @@ def test_a_rule_by_hand_covers_no_word_that_runs_another_program(book, line, run
     assert said(held, line) == ("allow", "bypass")
     assert said(held, runs_another) is None
     assert said(held, f"bash -c {shlex.quote(runs_another)}") is None
+
+
+@pytest.mark.parametrize(
+    ("allowed", "path", "is_allowed"),
+    [
+        (["data/**"], "data/x", False),
+        (["data/**", "{disk}/real/**"], "data/x", True),
+        (["data/**", "{disk}/real/**"], "other/x", False),
+        (["{disk}/real/**"], "{disk}/real/x", True),
+        (["{disk}/real/**"], "data/x", False),
+        (["{disk}/link/**"], "{disk}/link/x", True),
+        (["{disk}/link/**"], "{disk}/real/x", True),
+        (["{disk}/link/**"], "{disk}/link/out/x", False),
+        (["{disk}/away/**"], "{disk}/away/x", False),
+        (["{disk}/chain/**"], "{disk}/chain/x", True),
+        (["{disk}/loop/**"], "{disk}/loop/x", True),
+    ],
+)
+def test_an_allowed_path_is_so_where_it_leads_too(tmp_path, allowed, path, is_allowed):
+    """A rule follows a link that stands where no command can change it."""
+    work, disk = tmp_path / "work", tmp_path / "disk"
+    for folder in (work, disk / "real", tmp_path / "deep"):
+        folder.mkdir(parents=True)
+    (work / "data").symlink_to(disk / "real")
+    (work / "other").symlink_to(tmp_path / "deep")
+    (disk / "link").symlink_to("real")
+    (disk / "chain").symlink_to("../disk/link")
+    (disk / "away").symlink_to(work / "data")
+    (disk / "loop").symlink_to("loop")
+    (disk / "real/out").symlink_to(tmp_path / "deep")
+    rules = [Rule("write", each.format(disk=disk), "allow") for each in allowed]
+    found = covering(rules, path.format(disk=disk), work, (str(work),))
+    assert bool(found) is is_allowed
+
+
+def test_a_rule_that_does_not_hold_behind_its_link_is_known(book, tmp_path):
+    (tmp_path / "disk").mkdir()
+    behind, plain = rule("write", "data/**", "allow"), rule("write", "src/**", "allow")
+    held = book(behind + plain)
+    (tmp_path / "work/data").symlink_to(tmp_path / "disk")
+    target = f"{tmp_path}/disk/**"
+    assert [held.unfollowed(each) for each in held.rules] == [target, ""]
+    held = book(behind + rule("write", target, "allow"))
+    assert [held.unfollowed(each) for each in held.rules] == ["", ""]
 
 
 @pytest.mark.parametrize("before", [rule("command", ["ls"], "allow"), ""])

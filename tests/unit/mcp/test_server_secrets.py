@@ -39,6 +39,100 @@ def test_a_secret_in_an_argument_is_taken_out(args):
     assert redact(f"it was {SECRET}") == "it was [redacted]"
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("--api-key", "--apiKey", "--apikey", "--api_key", "--token", "-token", "--access-token"),
+        *("--auth-token", "--password", "--db-password", "--passwd", "--client-secret", "--secret"),
+        *(
+            "--private-key",
+            "--secret-key",
+            "--credentials",
+            "--auth",
+            "--key",
+            "--pat",
+            "--db-pass",
+        ),
+        *("API_KEY", "API_TOKEN", "OPENAI_API_KEY_2", "GITHUB_PAT", "PGPASSWORD", "DB_PASS"),
+        *("AWS_SECRET_ACCESS_KEY", "X-Api-Key", "Authorization", "Cookie", "PRIVATE-TOKEN"),
+    ],
+)
+def test_a_name_says_at_its_end_that_its_value_is_secret(name):
+    ways = [[f"{name}={SECRET}"], [f"{name}: {SECRET}"], ["-e", f"{name}={SECRET}"]]
+    ways += [[name, SECRET]] if name.startswith("-") else []
+    for args in ways:
+        assert redactor(*args).secrets == (SECRET,), args
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        *(
+            "--password",
+            "--passphrase",
+            "--token",
+            "--access-token",
+            "--api-key",
+            "--client-secret",
+        ),
+        *("--secret", "--bearer", "--credential", "--session-cookie", "--auth-token"),
+    ],
+)
+def test_a_secret_may_be_plain_words(option):
+    for args in ([option, "correct-horse"], [f"{option}=correct-horse"]):
+        assert redactor(*args).secrets == ("correct-horse",)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        *(
+            ("--key-column", "customer_id"),
+            ("--primary-key", "identifier"),
+            ("--key", "customerId"),
+        ),
+        *(("--primary-key", "order_id_2"), ("--sort-key", "created_at_2"), ("--auth", "workspace")),
+        *(("--auth-mode", "workspace"), ("--auth-type", "kerberos_v5"), ("--oauth", "interactive")),
+        *(("--max-tokens", "unlimited"), ("--token-limit", "unlimited"), ("--tokens", "32768-max")),
+        *(
+            ("--secret-scan", "everything"),
+            ("--secrets-backend", "keyring-v2"),
+            ("--key", "order_id"),
+        ),
+        *(
+            ("--tokenizer", "cl100k_base"),
+            ("--token-budget", "16000-tokens"),
+            ("--pattern", "x1y2z3a4"),
+        ),
+        *(
+            ("--passthrough", "headers-v2"),
+            ("--bypass", "localhost:8080"),
+            ("--keyspace", "orders_v2"),
+        ),
+        *(
+            ("--author", "ada-lovelace-1"),
+            ("--private-mode", "strict-v2"),
+            ("--path", "data-2024-x"),
+        ),
+        *(
+            ("--keyword", "quarterly-2024"),
+            ("--cookie-policy", "same-site-2"),
+            ("--compass", "north-w1"),
+        ),
+        *(
+            ("--auth-url", "example.org/login"),
+            ("--dedupe-key", "customer_id"),
+            ("--monkey", "banana-split"),
+        ),
+    ],
+)
+def test_the_value_of_an_ordinary_option_stays(option, value):
+    for args in ([option, value], [f"{option}={value}"]):
+        redact = redactor(*args)
+        assert redact.secrets == ()
+        assert redact(" ".join(args)) == " ".join(args)
+
+
 def test_what_looks_like_a_key_is_taken_out():
     redact = redactor("add", f"@{KEY}")
     assert redact.secrets == (KEY,)

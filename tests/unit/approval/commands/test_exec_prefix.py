@@ -5,7 +5,7 @@ import shlex
 import subprocess
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent_magics.approval.commands.prefixes import (
@@ -61,7 +61,15 @@ def test_a_prefix_is_offered_of_what_is_known_whole(line, prefix):
     "line",
     [
         *("npm test", "npm run test -- --watch", "cargo build", "go test ./...", "pytest -x tests"),
-        *("make test", "pip install numpy", "uv sync", "frobnicate --all now", "make", "cp a b"),
+        *(
+            "make test",
+            "make -C sub test",
+            "pip install numpy",
+            "uv sync",
+            "frobnicate --all now",
+            "make",
+            "cp a b",
+        ),
         *(
             "git push origin main",
             "git fetch",
@@ -96,7 +104,7 @@ def test_of_all_others_the_very_command_is_offered(line):
         *("npx jest", "uvx ruff", "pipx run x", "tox", "gh pr list", "curl x", "wget x"),
         *("rm -rf build", "rm x", "dd if=a of=b", "chmod +x a", "kill 1", "pkill x", "shutdown"),
         *("git -c core.pager=x status", "git --exec-path=x log", "git fetch --upload-pack=x"),
-        *("./run", "bin/x y", "/usr/bin/git status", "../x", "A=b ls", "make -C sub test"),
+        *("./run", "bin/x y", "/usr/bin/git status", "../x", "A=b ls", "make -C ../x"),
         *("one two three four five six seven eight nine", f"frobnicate {'a' * 101}"),
         *("tar --to-command=x xf a", "pip install --python x y", ""),
     ],
@@ -295,6 +303,158 @@ def test_ordinary_options_are_no_such(line):
     assert not runs_another(shlex.split(line), 1)
 
 
+# A day of a person who works with data.
+ORDINARY = r"""
+awk '/foo|bar/ {print $1}' x
+awk '{print}' system.log
+awk '{print $1 "|" $2}' x
+awk '/@/ {n++} END {print n}' mails.txt
+awk '/ada@example/ || /a|b/' x
+awk -F'[|,]' '{print $2}' x
+awk -F '|' -v OFS='|' '{print $1, $3 / 2 "|"}' x
+awk -vlimit=3 -F, 'NR > 1 && $3 ~ /^(a|b)$/ {s += $3} END {print s / NR}' 'a|b.csv'
+awk 'NR==1 || /x|y/{c[$1]++} END{for (k in c) print k "|" c[k]}' x
+awk '{print ($1 + $2) / 2 "|"}' x
+awk '$2 !~ /[[:space:]|]/ # a | b' x
+awk '{split($0, a, /[,|]/); gsub(/"/, "\\|"); print a[1] / a[2], system}' x
+awk 'BEGIN{FS="|"} $3=="a|b" {print}' data@2024.csv
+sed 's/[^/]*$//' x
+sed -E 's/.*[/]//' x
+sed 's|[^|]*$||;s/a/b/' x
+sed -n '10,20p' x
+sed -i 's/foo/bar/g' notes.md
+git add run
+git checkout run
+git switch run
+git diff run
+git commit -m run
+git log --oneline -n 5 -- run
+git checkout -b foreach
+git branch -d run
+git merge --no-ff run
+git push origin run
+git stash pop
+git tag -a v1 -m run
+git restore run
+git worktree add run
+git branch -u origin/main
+vim +10 f
+vim + f
+vim '+$' f
+less +G f
+less +F log
+less +100 f
+less +/error log
+more +20 f
+grep -rn 'a|b' src
+head -n 5 data.csv
+tail -f run.log
+cut -d'|' -f1,3 x
+sort -t'|' -k2,2n x
+sort -u x
+uniq -c
+wc -l data.csv
+tr -s '|' ','
+paste -d'|' a b
+join -t'|' a b
+jq '.a | .b' x.json
+find . -name 'run*' -size +1M
+tar czf run.tar.gz run
+du -sh run
+diff -u a b
+python run.py
+pytest -k 'run or foreach'
+make -C sub test
+make -Csub/deeper
+make --directory=sub -j4
+make --directory sub..x all
+ninja -C build
+ssh host make -C /x
+"""
+
+
+@pytest.mark.parametrize("line", ORDINARY.strip().split("\n"))
+def test_what_a_person_does_in_a_day_runs_nothing_else(line):
+    assert not runs_another(shlex.split(line), 1)
+
+
+DANGEROUS = r"""
+awk '/a|b/{system("x")}' f
+awk '{print "a" | "sh"}' f
+awk '"date" |& getline' f
+awk '{ "x" | getline d }' f
+awk 'BEGIN { system ("x") }' f
+awk '"|" {print | cmd}' f
+awk -F'|' '{print |"sh"}' f
+awk -v x=1 '{print|x}' f
+awk -F '|' -- '{print|x}' f
+awk -e '{print|"sh"}' f
+awk '-e{print|"sh"}' f
+awk '--source=/"/ {print|"sh"} /"/' f
+awk -e 1 -e '{print|"sh"}' f
+awk '/"/ {print | "sh"} /"/' f
+awk '{x = 1 / 2; print | "sh"; y = 3 / 4}' f
+awk '{x = (1) / 2; print | "sh"; y = 3 / 4}' f
+awk '{x = a[1] / 2; print | "sh"; y = 3 / 4}' f
+awk '{x++ / 2; print | "sh"; y = 3 / 4}' f
+awk '{x = "1" / 2; print | "sh"; y = 3 / 4}' f
+awk '{if (x) /"/; print | "sh"; /"/}' f
+awk '{print /"/; print | "sh"; /"/}' f
+awk '{print $/"/; print | "sh"; /"/}' f
+awk '/[/]"/ {print | "sh"} /"/' f
+awk '/[[:alpha:]/]"/ {print | "sh"} /"/' f
+awk '/[\]/]"/ {print | "sh"} /"/' f
+awk '{print "\"" | "sh"}' f
+awk '@load "x"' f
+gawk '@include "x"; /a|b/' f
+gawk '{f = "system"; @f("x")}' f
+gawk '{@ f("x")}' f
+gawk -lx 1 f
+mawk -W exec x
+awk '# "\n{print | "sh"} # "' f
+make -C ../x
+make -C /x
+make -C sub/../../x
+make -C..
+make --directory=/x
+make -C sub -f x
+make -f x -C sub
+make -C sub -C ..
+make -C -f x
+ninja -C ..
+ninja -C build -f x
+git bisect run x
+git -C a bisect run x
+git submodule foreach x
+git submodule --recursive foreach x
+git hook run pre-commit
+git clone ext::x
+vim '+!x' f
+vim +10!x f
+vim '+/a/!sh' f
+vim '+$!x' f
+less '+!x' f
+less '+G!x' f
+less '+/a\n!x' f
+more '+!x' f
+sed 's/[^/]*/e' f
+sed 's/[/]*/e/' f
+sed 's/[/]a/w x/' f
+sed 's/[/]a/ge;/' f
+sed 's/[/]a/g;e;/' f
+sed 's/[^]/]e/x/e' f
+sed 's/[[/]]/x/e' f
+sed '1e x;s/[^/]*$//' f
+sed 's/[^/]*$//;e' f
+sed 's/[^/]*$//e' f
+"""
+
+
+@pytest.mark.parametrize("line", DANGEROUS.strip().split("\n"))
+def test_what_is_like_it_and_runs_something_is_known(line):
+    assert runs_another([word.replace(r"\n", "\n") for word in shlex.split(line)], 1)
+
+
 @pytest.mark.parametrize(
     ("line", "start", "runs"),
     [
@@ -331,6 +491,23 @@ def test_no_script_of_sed_that_is_covered_starts_or_writes_anything(pieces):
             ["sed", "--sandbox", script], input=b"a/e\n", capture_output=True, timeout=20
         )
         assert b"disabled in sandbox mode" not in done.stderr
+
+
+AWK = ["/", '"', '|"touch evil"', " ", "\n", "#", "[", "]", "\\", "print ", "x", *"1;()=~,$"]
+
+
+@pytest.mark.soak
+@settings(
+    max_examples=300,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(st.lists(st.sampled_from(AWK), min_size=3))
+def test_no_script_of_awk_that_is_covered_starts_anything(tmp_path, pieces):
+    script = f"{{{''.join(pieces)}}}"
+    if not runs_another(["awk", script], 1):
+        subprocess.run(["awk", script], input=b"1\n", capture_output=True, timeout=20, cwd=tmp_path)
+        assert not (tmp_path / "evil").exists()
 
 
 @given(st.lists(st.text(max_size=20), max_size=10), st.lists(st.text(max_size=20), max_size=4))
