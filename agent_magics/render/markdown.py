@@ -42,7 +42,11 @@ _DEFINITIONS = re.compile(r"(?:^ {0,3}\[[^\]\n]{1,99}\]:[^\n]*(?:\n|\Z))+", re.M
 # What may follow `](`: a page, mail, or a place beside the notebook.
 _ADDRESS = re.compile(r"https?://|mailto:|[^:]*(?:[/?#]|$)", re.IGNORECASE)
 _IN_ADDRESS = ":/?#=&%+,~"
-_URL = r"https?://[\w.~+,=:%/?&#-]*[\w~+=%/&#-]"
+# Stops and brackets belong to it as on GitHub: within it, and balanced (two deep).
+_URL = (
+    r"https?://(?!\()(?:[\w~+=%/&#-]|[.,:?]++(?=[\w~+=%/&#-])"
+    r"|\((?:[\w.~+,=:%/?&#-]|\([\w.~+,=:%/?&#-]*\))*\))+"
+)
 
 # Signs that some reader may take for syntax where the parser saw words.
 # A backslash is one before an address too: it would escape the `<` that is written there. Before

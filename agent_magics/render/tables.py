@@ -11,14 +11,19 @@ from textwrap import wrap
 from markdown_it import MarkdownIt
 from markdown_it.tree import SyntaxTreeNode
 
+_FENCED = r"^ {0,3}(?P<fence>(?P<sign>[`~])(?P=sign){2,})(?s:.*?)(?:\n {0,3}(?P=fence)|\Z)"
 # A possessive group may match wrongly before Python 3.11.5 (gh-106052), so the last is none.
 # Code, which stays as it is; or a line, a line of dashes and bars, and all lines to an empty one.
 _CODE_OR_TABLE = re.compile(
-    r"^ {0,3}(?P<fence>(?P<sign>[`~])(?P=sign){2,})(?s:.*?)(?:\n {0,3}(?P=fence)|\Z)"
+    rf"{_FENCED}"
     r"|^(?P<table>(?=[^\n]*\|)[^\n]*+\n(?=[^\n]*\|)[ \t]*+[|:-][-:| \t]*+(?:\n[ \t]*+\S[^\n]*+)*)",
     re.MULTILINE,
 )
-_CODE_ELEMENT = re.compile(r"<code>(.*?)</code>")
+# What `code_span` writes: no sign but as a number, and one at least, or a blank.
+_ELEMENT = r"<code>(?P<ours> *|[^!-/:-@\[-`{-~\n]*(?:&#\d+;[^!-/:-@\[-`{-~\n]*)+)</code>"
+_CODE_ELEMENT = re.compile(_ELEMENT)
+_CODE = re.compile(rf"{_FENCED}|{_ELEMENT}", re.MULTILINE)
+_MARKED = re.compile("\x02(.*?)\x03")  # an element of ours in a table
 _LONGEST = 8_000  # characters; a longer one stays Markdown
 _GAP = "  "
 # Columns of a line; the front end's own width is not known here. And of a table's column at least.
@@ -59,7 +64,8 @@ def _shown(found: re.Match[str]) -> str:
 
 @lru_cache(1_000)  # an answer that grows comes again and again
 def _columns(markdown: str) -> str:
-    table, *others = SyntaxTreeNode(_parser().parse(markdown)).children
+    marked = _CODE_ELEMENT.sub("\x02\\g<ours>\x03", markdown)
+    table, *others = SyntaxTreeNode(_parser().parse(marked)).children
     if table.type != "table" or others:
         return markdown
     rows = [
@@ -99,13 +105,17 @@ def _words(cell: SyntaxTreeNode) -> str:
     if all(node.type in ("text", "code_inline", "strong", "em") for node in pieces):
         text = "".join(node.content for node in pieces if node.type in ("text", "code_inline"))
     else:
-        text = cell.children[0].content
-    return code_as_text(text)
+        text = _MARKED.sub(lambda found: html.unescape(found[1]), cell.children[0].content)
+    return text.translate({2: None, 3: None})
 
 
 def code_as_text(text: str) -> str:
     """Return Markdown whose inline code in HTML, which `code_span` writes, is plain text."""
-    return _CODE_ELEMENT.sub(lambda found: html.unescape(found[1]), text)
+    return _CODE.sub(_unescaped, text) if "<code>" in text else text
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    return found[0] if found["ours"] is None else html.unescape(found["ours"])
 
 
 def _padded(text: str, width: int, side: str) -> str:

@@ -47,6 +47,7 @@ class Rewind:
         self.turns = turns[number - 1 :]
         self.files: UndoResult | None = None
         self._is_back = False
+        self._redone: list[UndoResult] = []  # by a redo that the disk refused half-way
 
     @property
     def items(self) -> Sequence[Item]:
@@ -111,7 +112,7 @@ class Rewind:
         return first_of([shown_path(path, self._cwd) for path in paths], _MOST_NAMED)
 
     def redo(self) -> list[UndoResult]:
-        """Redo the undone turns.
+        """Redo the undone turns; after an error, the rest of them.
 
         Returns:
             The outcome for the files of each turn.
@@ -123,5 +124,7 @@ class Rewind:
             raise FatalError("More was said since you went back, so that cannot be taken back.")
         self._is_back = False
         undone = () if self.files is None else self.files.turns
-        self.files = None
-        return [self._journal.redo() for _ in undone]
+        for _ in undone[len(self._redone) :]:
+            self._redone.append(self._journal.redo())
+        done, self._redone, self.files = self._redone, [], None
+        return done

@@ -1,7 +1,7 @@
 """Saves files that a person pastes or drops into a cell, in the folder ``pasted`` of the workspace.
 
 Law: a file is never written over another one, nor outside that folder: a name that a page gives
-becomes a plain one, and no link is followed.
+becomes a plain one, and no link is followed. Of one that cannot be saved nothing stays.
 """
 
 import base64
@@ -9,16 +9,11 @@ import os
 import re
 import threading
 import unicodedata
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from agent_magics.files.beneath import (
-    PathChanged,
-    closing_descriptor,
-    create_file,
-    exists_at,
-    open_folder,
-)
+from agent_magics.files.beneath import closing_descriptor, create_file, exists_at, open_folder
 from agent_magics.kernel.lab.link import Data
 from agent_magics.protocol.errors import FatalError, clause
 
@@ -92,6 +87,15 @@ def save_new(data: bytes | bytearray, name: str, workspace: Path) -> str:
         FatalError: the folder or the file cannot be written.
     """
     place = workspace.resolve() / FOLDER
+    try:
+        return _saved(data, name, place)
+    except OSError as error:
+        raise FatalError(f"{name} cannot be saved in {place}: {clause(error)}.") from None
+
+
+def _saved(data: bytes | bytearray, name: str, place: Path) -> str:
+    """Write a new file into a folder; where that fails or is interrupted, nothing new stays."""
+    is_new = not os.path.lexists(place)
 
     def make(missing: str, parent: int) -> None:
         os.mkdir(missing, dir_fd=parent)
@@ -99,11 +103,25 @@ def save_new(data: bytes | bytearray, name: str, workspace: Path) -> str:
     try:
         with closing_descriptor(open_folder(str(place), on_missing=make)) as folder:
             name = _free_name(name, folder)
-            with os.fdopen(create_file(name, folder, 0o644), "wb") as file:
-                file.write(data)
-    except (OSError, PathChanged) as error:
-        raise FatalError(f"{name} cannot be saved in {place}: {clause(error)}.") from None
+            _write(data, name, folder)
+    except BaseException:
+        if is_new:
+            with suppress(OSError):  # something is in it now
+                place.rmdir()
+        raise
     return name
+
+
+def _write(data: bytes | bytearray, name: str, folder: int) -> None:
+    try:
+        with os.fdopen(create_file(name, folder, 0o644), "wb") as file:
+            file.write(data)
+    except FileExistsError:  # another has made it meanwhile
+        raise
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(name, dir_fd=folder)
+        raise
 
 
 def _free_name(name: str, folder: int) -> str:

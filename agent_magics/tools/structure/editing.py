@@ -7,7 +7,8 @@ undone like any patch; a rename in several files is one patch, all or none.
 import keyword
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from typing import Literal, TypeAlias
 
 from agent_magics.dispatch.context import ToolContext
@@ -20,8 +21,10 @@ from agent_magics.patch.match import Edit
 from agent_magics.patch.plan import PatchResult, read_patch, touched_paths
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.tools import ToolOutput
+from agent_magics.symbols.bindings import bound_names
 from agent_magics.symbols.edits import apply_edits, insert_at_symbol, remove_symbol, replace_symbol
 from agent_magics.symbols.parsing import PYTHON, can_parse, parse_symbols, syntax_error
+from agent_magics.symbols.python_syntax import NotPython
 from agent_magics.symbols.types import Symbol, TextEdit
 from agent_magics.text.brief import number_of
 from agent_magics.tools.files.access import assess_read
@@ -71,6 +74,7 @@ async def edit_symbol(
     if action == "rename":
         await run_on_thread(_check_free, named, text)
         changes, left, doubts = await renaming(named, text, ctx)
+        await run_on_thread(_check_importers, named, text, [file for file, _ in changes])
         await run_on_thread(lambda: [_still_parses(*change) for change in changes])
         places = sum(len(edits) for _, edits in changes)
         if left:
@@ -132,7 +136,7 @@ def _check_others(named: NamedSymbol, edit: TextEdit) -> None:
 
 
 def _check_free(named: NamedSymbol, name: str) -> None:
-    """Refuse what is no name, or that of another symbol of the container: one would hide the other.
+    """Refuse what is no name, or one that the container has: one would hide the other.
 
     Raises:
         RespondToModel: it cannot be the new name.
@@ -142,14 +146,36 @@ def _check_free(named: NamedSymbol, name: str) -> None:
         raise RespondToModel(
             f"{name!r} cannot be the new name of {named.name_path}; give another name in text."
         )
-    file, container = named.file, named.symbol.container
-    if can_parse(file.path):
-        taken = f"{container}/{name}".lstrip("/")
-        if taken in _names_in(parse_symbols(file.path, file.text, file.shown)):
-            raise RespondToModel(
-                f"{named.name_path} was not renamed: {file.shown} already has {taken}; give "
-                "another name."
-            )
+    _check_free_in(named.file, named, name)
+
+
+def _check_importers(named: NamedSymbol, name: str, files: Iterable[SourceFile]) -> None:
+    """Refuse the name where a module that has imported the symbol binds that name, too."""
+    for file in files:
+        if not named.symbol.container and named.symbol.name in _paths_in(file, ""):
+            _check_free_in(file, named, name)
+
+
+def _check_free_in(file: SourceFile, named: NamedSymbol, name: str) -> None:
+    container = named.symbol.container
+    taken = f"{container}/{name}".lstrip("/")
+    if taken in _paths_in(file, container):
+        raise RespondToModel(
+            f"{named.name_path} was not renamed: {file.shown} already has {taken}; give "
+            "another name."
+        )
+
+
+def _paths_in(file: SourceFile, container: str) -> Collection[str]:
+    """Return the name paths of a file; of a container in Python, with all that it binds."""
+    if not can_parse(file.path):
+        return ()
+    found = _names_in(parse_symbols(file.path, file.text, file.shown))
+    if file.path.suffix in PYTHON:
+        with suppress(NotPython):  # which tree-sitter has read
+            bound = bound_names(file.text, container, file.shown)
+            found.update(f"{container}/{each}".lstrip("/") for each in bound)
+    return found
 
 
 def _names_in(symbols: Sequence[Symbol]) -> Counter[str]:

@@ -36,9 +36,17 @@ from agent_magics.tools.structure.sources import (
 
 # Magics whose cells hold Python of the notebook.
 _PYTHON_CELL = re.compile(r"\s*%%(time|timeit|capture|prun)\b")
-_MAGIC_LINE = re.compile(
-    r"^([ \t]*+)(?:([\w., \t]++=)[ \t]*+)?(?:[%!].*|\?.*|[\w.]++\?++[ \t]*+)$", re.MULTILINE
+_MAGIC = re.compile(
+    r"([ \t]*+)(?:([\w., \t]++=)[ \t]*+)?"
+    r"(?:[%!?,;/](?:\\\n|[^\n])*+|[\w.*\[\]-]++\?++[ \t]*+(?=\n|\Z))"
 )
+# A string, a comment, a sign behind a backslash, a bracket, the end of a line, or other signs.
+_PIECE = re.compile(
+    r"(\"\"\"|''')(?:\\.|(?!\1).)*+(?:\1)?|\"(?:\\.|[^\"\\\n])*+\"?|'(?:\\.|[^'\\\n])*+'?"
+    r"|#[^\n]*+|\\.?|[()\[\]{}\n]|[^\"'#\\()\[\]{}\n]++",
+    re.DOTALL,
+)
+_DEPTH = dict.fromkeys("([{", 1) | dict.fromkeys(")]}", -1)
 # The first line of each notebook's code: what IPython defines there, of any type.
 _GIVEN = "display = get_ipython = In = Out = _ = __ = ___ = eval('')"
 _AWAITS = re.compile(r"await\b|async\s+(for|with)\b")
@@ -177,7 +185,23 @@ def _without_magics(text: str) -> str:
         if not _PYTHON_CELL.match(text):
             return "\n" * text.count("\n")
         text = re.sub(r"^%%(capture +([a-zA-Z]\w*))?.*", _captured, text.lstrip(), count=1)
-    return _MAGIC_LINE.sub(_blank, text)
+    try:
+        parse_python(text, "a cell")
+    except NotPython:
+        return _blanked(text)
+    return text
+
+
+def _blanked(text: str) -> str:
+    """Blank the magics of a cell, which begin where no string, bracket or line goes on."""
+    made: list[str] = []
+    at, depth, is_start = 0, 0, True
+    while piece := (_MAGIC.match(text, at) if is_start else None) or _PIECE.match(text, at):
+        made.append(_blank(piece) if piece.re is _MAGIC else piece[0])
+        at = piece.end()
+        depth = max(depth + _DEPTH.get(made[-1], 0), 0)
+        is_start = made[-1] == "\n" and not depth
+    return "".join(made)
 
 
 def _captured(match: re.Match[str]) -> str:
@@ -185,8 +209,8 @@ def _captured(match: re.Match[str]) -> str:
 
 
 def _blank(match: re.Match[str]) -> str:
-    indent, target = match[1], match[2]
-    return f"{indent}{target} get_ipython()" if target else f"{indent}pass"
+    indent, target, lines = match[1], match[2], match[0].count("\n")
+    return (f"{indent}{target} get_ipython()" if target else f"{indent}pass") + "\n" * lines
 
 
 def notebook_symbols(file: SourceFile) -> tuple[Symbol, ...]:

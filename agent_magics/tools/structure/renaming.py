@@ -31,7 +31,10 @@ from agent_magics.tools.structure.sources import (
 _MOST_ASKED = 100  # places with the name, of which the server is asked
 _LONGEST_BEFORE = 300  # characters of a text before the name
 _WORD = re.compile(r"(\w+)")
-_DOTTED = re.compile(r"['\"]((?:[^\W\d]\w*\.)+)$")  # "package.module.
+_DOTTED = re.compile(  # "package.module. or patch("module. (alone, "module.x" may be a file)
+    r"(\b(?:patch|patch\.dict|setattr|delattr|import_string|resolve_name)\(\s*)?"
+    r"['\"]((?:[^\W\d]\w*\.)+)$"
+)
 _OF_OWNER = re.compile(  # getattr(package.module, "
     r"\b(?:[gs]etattr|hasattr|delattr|patch\.object)\(\s*((?:[^\W\d]\w*\.)*[^\W\d]\w*)\s*,\s*['\"]$"
 )
@@ -103,7 +106,8 @@ class _Place:
     Attributes:
         file: its file.
         range: the name.
-        path: the dotted names in front of it, where it ends a text that begins with these.
+        path: the dotted names in front of it, where it ends a text that begins with these and
+            that can be no file's name.
         owner: where the last name of the object stands that has an attribute called so.
     """
 
@@ -222,7 +226,8 @@ def _described(file: SourceFile, place: Range, match: re.Match[str]) -> _Place:
     before = file.text[begins : match.start()]
     if _ENDS.match(file.text, match.end()):
         if dotted := _DOTTED.search(before):
-            return _Place(file, place, path=dotted[1][:-1])
+            path = dotted[2][:-1]
+            return _Place(file, place, path=path if dotted[1] or "." in path else "")
         if owner := _OF_OWNER.search(before):
             return _Place(file, place, owner=file.source.position(begins + owner.end(1) - 1))
     return _Place(file, place)

@@ -60,3 +60,8 @@ export function endsInMention(source: string, offset: number): boolean {
   const before = source.slice(first[0].length, offset);
   return /(?:^|[\s(["'`,;:])@[^\s@{}()[\]"'`]*$/.test(before) || /^\s*\/[\w-]*$/.test(before);
 }
+
+/** `text` with the spaces that keep it apart from the text before and after it. */
+export function apart(text: string, before: string, after: string): string {
+  return `${/\S$/.test(before) ? ' ' : ''}${text}${/^[\p{L}\p{N}!]/u.test(after) ? ' ' : ''}`;
+}

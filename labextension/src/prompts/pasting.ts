@@ -8,7 +8,7 @@ import { UUID } from '@lumino/coreutils';
 import type { Link } from '../kernel/link.js';
 import { PICTURES } from '../text/plain.js';
 import { trans } from '../text/translation.js';
-import { isPrompt } from './cell_text.js';
+import { apart, isPrompt } from './cell_text.js';
 
 /** Bytes of the largest file, and of one message. */
 const MOST = 20 * 1024 * 1024;
@@ -45,7 +45,7 @@ async function insertAll(view: EditorView, files: File[], link: Link | undefined
     try {
       const path = await save(file, link);
       const isPicture = PICTURES.includes(file.type);
-      view.dispatch(view.state.replaceSelection(isPicture ? `![](${path})` : path));
+      insert(view, isPicture ? `![](${path})` : path);
       if (!isPicture && file.type.startsWith('image/')) {
         tell(
           trans.__(
@@ -58,6 +58,15 @@ async function insertAll(view: EditorView, files: File[], link: Link | undefined
       tell(error instanceof Error ? error.message : String(error));
     }
   }
+}
+
+/** Insert a place at the cursor; what was selected while the file was sent stays. */
+function insert(view: EditorView, place: string): void {
+  const { doc, selection } = view.state;
+  const at = selection.main.head;
+  const text = apart(place, doc.sliceString(Math.max(at - 1, 0), at), doc.sliceString(at, at + 2));
+  view.dispatch({ selection: { anchor: at } });
+  view.dispatch(view.state.replaceSelection(text));
 }
 
 /** Send a file to the kernel, a part at a time, and return its path in the workspace. */

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { codePieces, endsInMention, isPrompt } from '../../lib/prompts/cell_text.js';
+import { apart, codePieces, endsInMention, isPrompt } from '../../lib/prompts/cell_text.js';
 
 const code = source => codePieces(source).map(({ from, to, kind }) => [kind, source.slice(from, to)]);
 
@@ -30,4 +30,27 @@ test('a mention is offered where one stands, and not in the middle of a word', (
   assert.deepEqual(['@', 'Sum @sal', '(@data/', '/', '/mon'].map(at), Array(5).fill(true));
   assert.deepEqual(['', 'me@home', 'a @b c', 'and/or', '{{@x}}'].map(at), Array(5).fill(false));
   assert.equal(endsInMention('%%agent @x', 10), false);
+});
+
+test('what is inserted stands apart from the words beside it, and from what was inserted before', () => {
+  const added = shown => {
+    let [before, after] = shown.split('|');
+    for (const text of ['a.csv', '![](b.png)', 'c.csv']) {
+      before += apart(text, before, after);
+    }
+    return `${before}|${after}`;
+  };
+  const all = 'a.csv ![](b.png) c.csv';
+  const table = {
+    '|': `${all}|`,
+    'Sum |': `Sum ${all}|`,
+    'Sum|': `Sum ${all}|`,
+    'Sum\n|': `Sum\n${all}|`,
+    'Sum\t|\nof': `Sum\t${all}|\nof`,
+    'Sum |of': `Sum ${all} |of`,
+    'Sum | of': `Sum ${all}| of`,
+    'Sum |.': `Sum ${all}|.`,
+    'See |![](x.png)': `See ${all} |![](x.png)`
+  };
+  assert.deepEqual(Object.keys(table).map(added), Object.values(table));
 });

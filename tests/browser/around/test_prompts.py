@@ -147,7 +147,7 @@ def test_pasted_and_dropped_files_are_saved_and_reach_the_model(notebook: Open) 
     give(page, 1, "paste", ("image.png", "image/png", 0))
     page.wait_until(lambda: page.sources()[1] == "%%agent\nLook: ![](pasted/image.png)")
     give(page, 1, "drop", ("my data.csv", "text/csv", 600_000))
-    page.wait_until(lambda: page.sources()[1].endswith(")pasted/my-data.csv"))
+    page.wait_until(lambda: page.sources()[1].endswith(") pasted/my-data.csv"))
     assert (folder / "pasted/my-data.csv").stat().st_size == 600_000
     give(page, 1, "drop", ("film.mov", "video/quicktime", 21 << 20))
     expect(told.filter(has_text="film.mov has 21 MiB, and files of up to")).to_be_visible()

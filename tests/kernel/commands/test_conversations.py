@@ -139,6 +139,18 @@ WRITE = """
 """
 
 
+REFUSE_ONCE = """
+import os
+real = os.replace
+def refuse(old, new, **folders):
+    if new != "a.txt":
+        return real(old, new, **folders)
+    os.replace = real
+    raise OSError(28, "No space left on device")
+os.replace = refuse
+"""
+
+
 def test_back_to_before_a_turn_after_one_question(place: Path) -> None:
     with kernel_in(place) as kernel:
         turns = [each for n in "123" for each in (WRITE % (n, n), "'Ok.'")]
@@ -156,7 +168,12 @@ def test_back_to_before_a_turn_after_one_question(place: Path) -> None:
         assert "Back to before turn 2" in done.text
         assert ((place / "a.txt").read_text(), kernel.value("made")) == ("1", "1")
         assert "write 2" not in kernel.run("%agent history").text
-        forth = kernel.run("%agent redo").text
+        (place / "a.txt").write_text("mine")
+        assert "Nothing was changed" in kernel.run("%agent undo").text
+        (place / "a.txt").write_text("1")
+        kernel.run(REFUSE_ONCE)
+        assert "No space left" in kernel.run("%agent redo").text
+        forth = kernel.run("%agent redo").text  # neither has made it forget the way
         assert "Forth again: turn 2" in forth and "Variables: `made`" in forth
         assert ((place / "a.txt").read_text(), kernel.value("made")) == ("3", "3")
         assert "write 3" in kernel.run("%agent history").text

@@ -112,12 +112,25 @@ def test_a_page_that_only_watches_is_no_page_of_the_notebook(kernel: Kernel) -> 
         panel.say(type="watch", words=None)
 
 
+NAMES = {  # quotation marks around the whole name are none of it
+    '"late fees"': "late fees",
+    "'late fees'": "late fees",
+    "'it is \"late\"'": 'it is "late"',
+    'it\'s "late"': 'it\'s "late"',
+    '"late" or "fees"': '"late" or "fees"',
+    "'": "'",
+}
+
+
 def test_a_conversation_is_renamed_and_pinned_by_its_id(kernel: Kernel, tmp_path: Path) -> None:
     with Panel(kernel) as panel:
         kernel.run(scripted(DONE), on_message=panel)
         kernel.run(AGENT, on_message=panel)
         panel.say(type="watch", words="")
         which = panel.wait_for(lambda state: state["agents"])["agents"][0]["conversation"]
+        for written, name in NAMES.items():
+            told = kernel.run(f"%agent sessions rename {which} {written}").text
+            assert f"is `{name}` now" in told
         assert "is `Stores` now" in kernel.run(f"%agent sessions rename {which} Stores").text
         kernel.run(f"%agent sessions pin {which}")
         panel.say(type="watch", words="")

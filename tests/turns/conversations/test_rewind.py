@@ -1,5 +1,7 @@
 """Back to before a turn, and forth: conversation and files, never over a person's changes."""
 
+import errno
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,6 +50,30 @@ def test_back_and_forth(place, turn):
         assert ((place / "a.txt").read_text(), (place / "new.txt").read_text()) == ("3", "3")
         assert list(agent.session.conversation.history.items) == before
         assert_valid(agent)
+
+
+@pytest.mark.parametrize("turn", [1, 2, 3])
+def test_a_way_forth_that_the_disk_refuses_stays_open(place, monkeypatch, turn):
+    real, calls = os.replace, []
+
+    def refuse_one(old, new, **folders):
+        calls.extend([new] * (new == "a.txt"))
+        if new == "a.txt" and len(calls) == turn:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(old, new, **folders)
+
+    with writer(place) as agent:
+        before = list(agent.session.conversation.history.items)
+        way = agent.rewind(1)
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "replace", refuse_one)
+            with pytest.raises(FatalError, match="No space left"):
+                way.redo()
+        assert (place / "a.txt").read_text() == str(turn - 1)
+        assert [len(each.turns) for each in way.redo()] == [1, 1, 1]
+        assert ((place / "a.txt").read_text(), (place / "new.txt").read_text()) == ("3", "3")
+        assert list(agent.session.conversation.history.items) == before
+        assert way.redo() == []
 
 
 @pytest.mark.parametrize("then", ["nothing", "redo", "more"])

@@ -1,10 +1,13 @@
 """The symbol tools in a conversation: which are offered, and edits that are asked about."""
 
+import sys
+
 import pytest
 
 from agent_magics import Call
 from agent_magics.protocol.events import ApprovalRequested, PatchApplyEnd
 from agent_magics.tools import STRUCTURE
+from tests.support.language_servers.project import PROGRAM
 from tests.support.turns import of_kind, outputs, scripted
 
 CODE = "def one():\n    return 1\n\n\ndef two():\n    return one() + 1\n"
@@ -68,6 +71,19 @@ def test_a_protected_file_is_not_written_unasked(agent, work):
     one.run_sync("Go.")
     assert hook.read_text() == CODE
     assert "protected" in outputs(one)[0][1]
+
+
+@pytest.mark.parametrize("ending", ["", " as other"])
+def test_a_name_that_an_importing_module_binds_is_refused(agent, work, ending):
+    user = f"from statistics import mean\n\nfrom a import one{ending}\n\nprint(mean([1]))\n"
+    (work / "b.py").write_text(user)
+    table = {"python": {"command": sys.executable, "args": [str(PROGRAM), "good"]}}
+    arguments = {"name_path": "one", "path": "a.py", "action": "rename", "text": "mean"}
+    output = agent("Done.", language_servers=table).call_sync("edit_symbol", arguments)
+    assert output.success is bool(ending), output.text
+    if not ending:
+        assert "one was not renamed: b.py already has mean" in output.text
+        assert ((work / "a.py").read_text(), (work / "b.py").read_text()) == (CODE, user)
 
 
 def test_they_are_offered_where_there_is_code(agent, work, tmp_path):

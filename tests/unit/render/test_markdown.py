@@ -177,6 +177,13 @@ def test_harmless_text_stays_as_it_is(text):
         ("[![a](x.png)](/y)", "[a](/y)"),
         ("[a](javascript:x)", "a (`javascript:x`)"),
         ("https://example.org/a_b.", "<https://example.org/a_b>."),
+        ("https://example.org/a_(b)_(c(d))", "<https://example.org/a_(b)_(c(d))>"),
+        ("(https://example.org/a_(b).)", "(<https://example.org/a_(b)>.)"),
+        ("(See https://example.org/a).", "(See <https://example.org/a>)."),
+        ("https://example.org/(a))),", "<https://example.org/(a)>)),"),
+        ("https://example.org/(a and b)", "<https://example.org/>(a and b)"),
+        ("f(https://a.org)(https://b.org/)", "f(<https://a.org>)(<https://b.org/>)"),
+        ("http://) http://(a) http://.)", "http:&#47;/) http:&#47;/(a) http:&#47;/.)"),
         ("[a]\n\n[a]: https://example.org", "[a](https://example.org)"),
         ("It costs $5.", "It costs &#36;5."),
         ("It costs $5, not $6.", "It costs <span>&#36;</span>5, not <span>&#36;</span>6."),
@@ -428,6 +435,7 @@ HARD = [
         "[%d]: x\n\n[a]\n\n",
         "[x]: y z\n\n[a]\n",
         "\n" + " " * 999,
+        *("http://(", "http://a(b", "http://a((b)", "http://a." + "(" * 999, "http://a(b.?"),
     ),
 ]
 

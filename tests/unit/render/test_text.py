@@ -7,6 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_magics.render.blocks.display import notice_item
+from agent_magics.render.markdown import code_span
+from agent_magics.render.tables import table
 from agent_magics.render.text import to_markdown, to_plain
 from tests.support.pages.readers import Page
 
@@ -50,6 +52,34 @@ USAGE = {
 def test_a_call():
     assert to_markdown(tool_item()) == "**shell** `ls` (ran, exit code 0)\n\n```\na.txt\n```"
     assert to_plain(tool_item()) == "[shell] ls (ran, exit code 0)\na.txt"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```html\n<p>Run <code>pip install &lt;x&gt;</code> now</p>\n```",
+        "~~~\n<code>a &#60; b</code>\n~~~",
+        "Write <code>x</code> or <code>a.b()</code>, or `<code>1 &lt; 2</code>`.",
+        "<code>a & b</code> <code>&amp;</code>\n<code>\n</code>",
+    ],
+)
+def test_code_in_html_of_an_answer_stays_as_it_is(text):
+    assert to_plain({"kind": "text", "text": text}) == text
+    cell = text.partition("\n")[0]
+    shown = to_plain({"kind": "text", "text": f"| a |\n|---|\n| <code>x</code> {cell} |"})
+    assert "<code>x</code>" in shown
+
+
+@given(st.text(st.sampled_from("ab <>&;#`|[]($\\1é"), min_size=1))
+def test_code_of_ours_reads_as_what_it_holds(text):
+    """However it is written: as a span, or as an element of entities."""
+    span = code_span(text)
+    shown = to_plain({"kind": "text", "text": f"It is {span}."})
+    assert shown == (f"It is {text}." if span.startswith("<code>") else f"It is {span}.")
+    if text.strip():
+        listed = to_plain({"kind": "text", "text": table(("Name",), [(span,)])})
+        found = "".join(listed.split("\n")[2:])
+        assert "".join(found.split()) == "".join(text.split())
 
 
 HIDDEN = "\u202e\u2066\u200b\x1b[2J\x9b\xad\U000e0041\ufeff\u2028\x07\x08\x7f\u3164\u034f"

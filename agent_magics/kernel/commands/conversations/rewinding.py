@@ -60,10 +60,11 @@ def redo_rewind(notebook: NotebookAgents, name: str) -> str:
     Raises:
         FatalError: the conversation has gone on since, or the disk refused.
     """
-    forth = notebook.ways_back.pop(name, None)
+    forth = notebook.ways_back.get(name)
     if forth is None:
         return ""
     done = forth.way.redo()
+    del notebook.ways_back[name]  # after an error it is tried again
     cwd = notebook.agents[name].config.cwd
     lines = [f"Forth again: turn {forth.way.number} and what came after it.", ""]
     lines += [line for way in done for line in _of_files(way, cwd)]

@@ -19,6 +19,7 @@ from agent_magics.text.brief import number_of
 
 _MOST_SHOWN = 20
 _SHORT_ID = 8
+_QUOTED = re.compile(r"""(["'])((?:(?!\1).)+)\1""")
 _WORD = re.compile(r"""(["'])(.+?)\1(?!\S)|(\S+)""")  # some in quotes belong together
 
 
@@ -50,6 +51,8 @@ def _change(notebook: NotebookAgents, act: str, which: str) -> str:
 def _rename(notebook: NotebookAgents, which: str, *words: str) -> str:
     """Give the conversation with a number or an id a name."""
     chosen, name = _chosen(notebook, which), " ".join(words)
+    if quoted := _QUOTED.fullmatch(name):
+        name = quoted[2]
     here = (each for each in notebook.agents.values() if each.session.conversation.id == chosen.id)
     agent = next(here, None) or notebook.agent_named()
     agent.session.rename(chosen.id, name)

@@ -1,8 +1,11 @@
 """Pasted files are saved under plain names in their folder, and never over another file."""
 
 import base64
+import os
 import re
-from contextlib import suppress
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,6 +15,7 @@ from hypothesis import strategies as st
 
 from agent_magics.kernel.lab.pasted_files import MOST_BYTES, PastedFiles, plain_name
 from agent_magics.protocol.errors import FatalError
+from tests.support.descriptors import none_left
 
 
 def part(
@@ -67,6 +71,57 @@ def test_a_file_is_saved_whole_or_not_at_all(order: list[int]) -> None:
             with suppress(FatalError):
                 saved += filter(None, [files.receive(piece, Path(folder)).get("path")])
         assert {(Path(folder) / path).read_bytes() for path in saved} <= {b"xxx"}
+
+
+@contextmanager
+def refusing_after(size: int) -> Iterator[None]:
+    """Let no file become larger than `size` bytes, as on a disk that is full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_nothing_stays_of_a_file_that_the_disk_refuses(tmp_path: Path) -> None:
+    with none_left(), refusing_after(100_000), pytest.raises(FatalError, match="cannot be saved"):
+        PastedFiles().receive(part(bytes(1_000_000)), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    assert PastedFiles().receive(part(b"mine"), tmp_path) == {"path": "pasted/a.png"}
+    with refusing_after(100_000), pytest.raises(FatalError, match="cannot be saved"):
+        PastedFiles().receive(part(bytes(1_000_000)), tmp_path)
+    assert [file.read_bytes() for file in (tmp_path / "pasted").iterdir()] == [b"mine"]
+
+
+@pytest.mark.parametrize("call", ["mkdir", "fdopen"])
+def test_nothing_stays_where_it_is_interrupted(tmp_path: Path, call: str) -> None:
+    real = getattr(os, call)
+    with pytest.MonkeyPatch.context() as patched:
+
+        def interrupt(*args: object, **kwargs: object) -> None:
+            if (made := real(*args, **kwargs)) is not None:
+                made.close()
+            raise KeyboardInterrupt
+
+        patched.setattr(os, call, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            PastedFiles().receive(part(b"x"), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_takes_the_name_meanwhile_stays(tmp_path: Path) -> None:
+    other = tmp_path / "pasted/a.png"
+    with pytest.MonkeyPatch.context() as patched:
+
+        def made_meanwhile(name: str, folder: int) -> bool:
+            other.write_bytes(b"mine")
+            return False
+
+        patched.setattr("agent_magics.kernel.lab.pasted_files.exists_at", made_meanwhile)
+        with pytest.raises(FatalError, match="cannot be saved"):
+            PastedFiles().receive(part(b"x"), tmp_path)
+    assert other.read_bytes() == b"mine"
 
 
 def test_names_stay_readable() -> None:

@@ -82,6 +82,27 @@ def test_a_name_that_the_container_has_is_refused(work, suffix, code):
 
 
 @pytest.mark.parametrize(
+    ("symbol", "name", "told"),
+    [
+        ("average", "mean", "already has mean"),
+        ("average", "total", "already has total"),
+        ("Basket/add_up", "total", "already has Basket/total"),
+    ],
+)
+def test_a_name_that_the_scope_binds_in_another_way_is_refused(work, symbol, name, told):
+    """A rename to it would hide what it means: `mean` would call itself for ever."""
+    (work / "m.py").write_text(
+        "from statistics import mean\n\n\nclass Basket:\n    def __init__(self):\n"
+        "        self.total = 0\n\n    def add_up(self):\n        return self.total\n\n\n"
+        "def average(values):\n    global total\n    total = mean(values)\n"
+    )
+    with pytest.raises(RespondToModel, match=f"not renamed: m.py {told}"):
+        edit(symbol, "rename", name, path="m.py")
+    with pytest.raises(RespondToModel, match="rename needs a language server"):
+        edit(symbol, "rename", "values", path="m.py")
+
+
+@pytest.mark.parametrize(
     ("action", "text"), [("remove", ""), ("replace", "a = 1"), ("replace", "a = 1 \\")]
 )
 @pytest.mark.parametrize("code", ["a, b = 1, 2\n", "b = a = 1\n", "[a, (*c, b)] = d\n"])

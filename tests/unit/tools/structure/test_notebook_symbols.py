@@ -7,12 +7,17 @@ import types
 from dataclasses import dataclass
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from IPython.core.inputtransformer2 import TransformerManager
 
 from agent_magics.dispatch.context import status_of
 from agent_magics.protocol.errors import RespondToModel
+from agent_magics.symbols.python_syntax import NotPython, parse_python
 from agent_magics.symbols.types import Diagnostic, Location, Position, Range
 from agent_magics.tools import definition, diagnostics, edit_symbol, references, symbols
 from agent_magics.tools.structure.live import find_live
+from agent_magics.tools.structure.notebooks import read_notebook
 from tests.support.contexts import in_turn, make_context
 
 CELLS = [
@@ -169,6 +174,65 @@ def test_a_notebook_of_another_language_is_none_of_ours(ctx):
     )
     with pytest.raises(RespondToModel, match="a notebook of R, and only Python is read"):
         read(symbols, ctx, path="nb.ipynb")
+
+
+# -- magics ---------------------------------------------------------------------------------------
+
+
+def code_of(cell, folder):
+    """Return what the structure tools take a cell for."""
+    path = folder / "one.ipynb"
+    made = {"cell_type": "code", "id": "a", "source": cell, "metadata": {}}
+    path.write_text(json.dumps({"cells": [made], "nbformat": 4, "nbformat_minor": 5}), "utf-8")
+    return asyncio.run(read_notebook(str(path), None)).cells[0].text
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "label = (\n    '%s has %d values'\n    % (name, n)\n)",
+        "changed = [\n    key\n    for key in new\n    if old[key]\n    != new[key]\n]",
+        'DOC = """\n% LaTeX\n! bang\nf?\nx = !ls\n"""',
+        "total = 7 \\\n  % 2",
+    ],
+)
+def test_python_that_looks_like_magics_is_left_as_it_is(ctx, cell):
+    assert code_of(cell, ctx.cwd) == cell
+    wanted = f"pass\n{cell}\npass"
+    assert code_of(f"%time 1\n{cell}\n!ls", ctx.cwd) == wanted
+    assert code_of(f"%%time\n{cell}", ctx.cwd) == f"\n{cell}"
+
+
+@pytest.mark.parametrize(
+    ("cell", "code"),
+    [
+        ("files = !ls (\nx = [\n1]", "files = get_ipython()\nx = [\n1]"),
+        ("a, b = %sql 'it''s\nx = 1", "a, b = get_ipython()\nx = 1"),
+        ('!echo """\nif x:\n    %cd "a\n    y = 1', "pass\nif x:\n    pass\n    y = 1"),
+        ("!ls \\\n  -l \\\n  -a\nx = 1", "pass\n\n\nx = 1"),
+        ("x = 1  # it's (\nx?\n?x\nx.y[0]??", "x = 1  # it's (\npass\npass\npass"),
+        ("/f 1\n,f a b\n;f a b", "pass\npass\npass"),
+    ],
+)
+def test_magics_are_blank_statements_of_as_many_lines(ctx, cell, code):
+    assert code_of(cell, ctx.cwd) == code
+
+
+# None ends with `?`, for which IPython also drops the lines of a bracket in front of it.
+LINES = ["% a", "!= b", "!ls '(", "x = %time f(", "?f", "x = (", ")", "# (", "'''", '"', "[", "]",
+         "x", "y = 1 \\", "x # '''", "!ls \\"]  # fmt: skip
+
+
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.sampled_from(LINES), min_size=1, max_size=7).map("\n".join))
+def test_what_ipython_makes_python_of_is_python(ctx, cell):
+    code = code_of(cell, ctx.cwd)
+    assert code.count("\n") == cell.count("\n")
+    try:
+        parse_python(TransformerManager().transform_cell(cell), "a cell")
+    except (NotPython, SyntaxError):
+        return
+    parse_python(code, "a cell")
 
 
 # -- the live kernel ------------------------------------------------------------------------------
