@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 from agent_magics.dispatch.results.cutting import cut_text
+from agent_magics.dispatch.results.numpy_values import python_value
 from agent_magics.dispatch.results.outline import MOST_CHARACTERS, can_be_written, outline
 from agent_magics.dispatch.results.renderers import ARRAY_ELEMENTS, library_class, render_text
 from agent_magics.dispatch.results.values import Types, made_by, safe_repr, type_name
@@ -92,7 +93,7 @@ def _encode_piece(piece: Any) -> Any:
     root, _ = made_by(type(piece))
     try:
         if root == "numpy" and hasattr(piece, "tolist") and piece.size <= ARRAY_ELEMENTS:
-            plain = piece.tolist()
+            plain = python_value(piece)
             return plain if type(plain) is not type(piece) else str(piece)
     except Exception:
         return safe_repr(piece)
