@@ -80,7 +80,7 @@ class TurnContext:
     """The data that all calls of one turn share.
 
     Nothing of it is replaced during the turn; what is collected meanwhile stands in `found`,
-    `uses`, `from_code`, `question_limits`, `handles` and `extra`.
+    `uses`, `from_code`, `shares`, `question_limits`, `handles` and `extra`.
 
     Attributes:
         emit: emits an event of the turn, stamped with its ids; thread-safe.
@@ -98,6 +98,8 @@ class TurnContext:
         tell_later: adds a message to the model's next request; thread-safe.
         functions: the tools by name, as live code may call them.
         from_code: ids of the calls that run code; calls of that code return whole values.
+        shares: by a batch's id, the most characters of the output of each of its calls, and
+            whether the model made the batch, so that it needs names of what is cut.
         ask_client: lets an outside client run a call: `ask_client(call_id, tool, arguments,
             seconds)`; None where no client can.
         servers: the agent's MCP servers and their tools; None where it has none.
@@ -142,6 +144,7 @@ class TurnContext:
     uses: Counter[str] = field(default_factory=Counter)
     functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     from_code: set[str] = field(default_factory=set)
+    shares: dict[str, tuple[int, bool]] = field(default_factory=dict)
     question_limits: dict[str, QuestionGate] = field(default_factory=dict)
     extra: dict[str, Any] = field(default_factory=dict)
 

@@ -19,6 +19,7 @@ from agent_magics.dispatch.context import TurnContext
 from agent_magics.dispatch.hooks import Hooks
 from agent_magics.dispatch.router import ToolRouter
 from agent_magics.dispatch.stages.orchestrator import ToolOrchestrator
+from agent_magics.dispatch.stages.stored_outputs import within_share
 from agent_magics.protocol.errors import RespondToModel, full_message
 from agent_magics.protocol.events import (
     ToolCallCompleted,
@@ -73,6 +74,7 @@ class ToolCallRuntime:
         from_the_tool: tuple[Stage | None, ...] = (
             None if hooks is None else hooks.after_call,
             leave_place,
+            fit_share,
             None if redact is None else partial(redact_output, redact),
         )
         self._to_the_tool = tuple(filter(None, to_the_tool))
@@ -193,6 +195,14 @@ def leave_place(call: CallInProgress) -> None:
     """
     if call.place is not None:
         call.place.leave()
+
+
+def fit_share(call: CallInProgress) -> None:
+    """Cut the output of a batch's call to its share, and name what the model cannot read whole."""
+    share = call.turn.shares.get(call.call.parent_call_id or "")
+    if share is not None:
+        most, is_named = share
+        call.output = within_share(call.output, call.context, most, is_named=is_named)
 
 
 def redact_output(redact: Callable[[str], str], call: CallInProgress) -> None:

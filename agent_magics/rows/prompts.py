@@ -16,6 +16,8 @@ from numbers import Number
 from pathlib import PurePath
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from agent_magics.dispatch.results.numpy_values import python_value
+from agent_magics.dispatch.results.values import made_by
 from agent_magics.files.plain_files import read_plain
 from agent_magics.protocol.errors import FatalError, clause, short_message, typed_message
 from agent_magics.protocol.items import Content, InputImage, InputText
@@ -244,6 +246,8 @@ def _plain(value: Any) -> Any:
     """
     if isinstance(value, Set):
         return sorted(value, key=_json)
+    if hasattr(value, "tolist") and made_by(type(value))[0] == "numpy":
+        return python_value(value)
     return value.tolist() if hasattr(value, "tolist") else str(value)
 
 

@@ -1,15 +1,15 @@
 """``batch``: several calls in one, for models that make only one call at a time."""
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from agent_magics.dispatch.context import ToolContext
-from agent_magics.dispatch.results.cutting import cut_text
 from agent_magics.dispatch.tool import tool
 from agent_magics.protocol.errors import RespondToModel
-from agent_magics.protocol.items import ContentPart, InputText, join_parts, map_text, parts_of
+from agent_magics.protocol.items import ContentPart, InputText, join_parts, parts_of
 from agent_magics.protocol.tools import ToolOutput
 
 MOST_CALLS = 25
@@ -38,16 +38,27 @@ async def batch(calls: list[BatchCall], *, ctx: ToolContext | None = None) -> To
         raise RespondToModel("batch works inside a turn: by hand, call the functions themselves.")
     if not 0 < len(calls) <= MOST_CALLS:
         raise RespondToModel(f"calls: expected 1 to {MOST_CALLS} calls, got {len(calls)}.")
-    outputs = await _answered([_answer(call, ctx) for call in calls])
-    done = sum(output.success for output in outputs)
     budget = max(ctx.output_budget // len(calls), _LEAST_BUDGET)
+    with _shared(ctx, budget):
+        outputs = await _answered([_answer(call, ctx) for call in calls])
+    done = sum(output.success for output in outputs)
     parts: list[ContentPart] = [InputText(f"{done} of {len(calls)} calls succeeded.")]
     for number, (call, output) in enumerate(zip(calls, outputs, strict=True), 1):
         outcome = "" if output.success else " failed"
         parts.append(InputText(f"\n\n[{number}] {call.tool}{outcome}:\n"))
-        parts += parts_of(map_text(output.content, lambda text: cut_text(text, budget)[0]))
+        parts += parts_of(output.content)
     values = [each.text if each.value is None else each.value for each in outputs]
-    return ToolOutput(join_parts(parts, ""), success=done > 0, value=values)
+    return ToolOutput(join_parts(parts, ""), success=done > 0, value=values, is_fitted=True)
+
+
+@contextmanager
+def _shared(ctx: ToolContext, budget: int) -> Iterator[None]:
+    """Cut outputs of the enclosed calls to `budget` characters."""
+    ctx.turn.shares[ctx.call_id] = (budget, ctx.parent_call_id is None)
+    try:
+        yield
+    finally:
+        del ctx.turn.shares[ctx.call_id]
 
 
 async def _answer(call: BatchCall, ctx: ToolContext) -> ToolOutput:

@@ -11,6 +11,7 @@ from agent_magics.dispatch.arguments.validation_errors import (
     locate_problem,
     show_value,
 )
+from agent_magics.dispatch.results.values import Types
 from agent_magics.dispatch.schema.annotations import Schema
 from agent_magics.dispatch.schema.generation import describe
 from agent_magics.dispatch.schema.path import may_be_left_out
@@ -18,6 +19,7 @@ from agent_magics.dispatch.schema.signature import name_of, read_parameters
 from agent_magics.protocol.errors import RespondToModel, short_message
 from agent_magics.protocol.items import json_or
 
+_PLAIN = Types(str, bytes, int, float, complex, bool)
 _CORE_CONFIG: Any = {"coerce_numbers_to_str": True, "extra_fields_behavior": "forbid"}
 
 
@@ -94,15 +96,15 @@ class ArgumentBinder:
         return self._place(bound) if self._positional else bound
 
     def _bind_kept(self, kept: KeptArguments) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Bind arguments that contain stored objects; those are passed as they are, uncopied."""
+        """Bind arguments with stored objects; those that need no conversion are passed uncopied."""
         try:
             bound = self._validator.validate_python(kept.given)
         except ValueError as error:
             bound = self._bind_again(error, lambda: kept.given, None, kept.names)
         _, named = bound
         for name, value in kept.given.items():
-            # Validation copies lists and dicts.
-            if id(value) in kept.names and type(named.get(name)) is type(value):
+            # Validation copies lists and dicts; a copy that differs is what the tool asks for.
+            if id(value) in kept.names and _is_unchanged(value, named.get(name)):
                 named[name] = value
         return self._place(bound) if self._positional else bound
 
@@ -175,6 +177,21 @@ class ArgumentBinder:
             ) from None
         except ValueError as error:
             raise RespondToModel(explain_syntax(short_message(error), text, self._name)) from None
+
+
+def _is_unchanged(given: Any, bound: Any) -> bool:
+    """Return whether validation has made an equal copy, with parts of the same types."""
+    if given is bound:
+        return True
+    kind = type(given)
+    if type(bound) is not kind:
+        return False
+    if kind is list or kind is tuple:
+        return len(given) == len(bound) and all(map(_is_unchanged, given, bound))
+    if kind is dict:  # the copy has the same order
+        keys = len(given) == len(bound) and all(map(_is_unchanged, given, bound))
+        return keys and all(map(_is_unchanged, given.values(), bound.values()))
+    return kind in _PLAIN and (given == bound or (given != given and bound != bound))
 
 
 def _read_data(value: object) -> Any:

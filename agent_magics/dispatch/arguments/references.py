@@ -9,6 +9,8 @@ from agent_magics.dispatch.schema.generation import HANDLE
 from agent_magics.dispatch.schema.path import follow_reference, schema_at
 from agent_magics.protocol.errors import RespondToModel
 
+TEXT, PATH = "text", "path"
+
 
 class KeptArguments:
     """Arguments in which names of stored results are replaced by the stored objects.
@@ -37,8 +39,8 @@ class KeptArguments:
             return [self._replace(each, (*place, n)) for n, each in enumerate(value)]
         if not (isinstance(value, str) and is_handle(value)):
             return value
-        wanted = self._wanted(place, value)
-        if wanted == "text":  # such as a path: the tool itself resolves the name
+        wanted = wanted_at(self._schema, place, value)
+        if wanted in (TEXT, PATH):  # the tool itself resolves the name
             return value
         try:
             kept = self._value_of(value)
@@ -49,19 +51,24 @@ class KeptArguments:
         self.names[id(kept)] = value
         return kept
 
-    def _wanted(self, place: tuple[object, ...], name: str) -> str:
-        """Return what a place accepts for a name: "handle" the object, "text" the name, else ""."""
-        found = schema_at(self._schema, place)
-        if found is None:
-            return ""
-        members = [follow_reference(each, self._schema) for each in found.get("anyOf", [found])]
-        if any(each.get("format") == HANDLE for each in members):
-            return HANDLE
-        return "text" if any(_takes_text(each, name) for each in members) else ""
+
+def wanted_at(schema: Schema, place: tuple[object, ...], text: str) -> str:
+    """Return what a place in arguments accepts: HANDLE for an object, `TEXT` or `PATH` for `text`
+    itself, else "".
+    """
+    found = schema_at(schema, place)
+    if found is None:
+        return ""
+    members = [follow_reference(each, schema) for each in found.get("anyOf", [found])]
+    if any(each.get("format") == HANDLE for each in members):
+        return HANDLE
+    taking = [each for each in members if _takes_text(each, text)]
+    is_path = any(each.get("format") == PATH for each in taking)
+    return PATH if is_path else TEXT if taking else ""
 
 
 def _takes_text(schema: Schema, name: str) -> bool:
     """Return whether a schema accepts the name itself: as a text or a path, not as a date."""
     if "enum" in schema:
         return name in schema["enum"]
-    return schema.get("type") == "string" and schema.get("format", "path") == "path"
+    return schema.get("type") == "string" and schema.get("format", PATH) == PATH

@@ -2,15 +2,19 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import fields
 from functools import cache
 from typing import Any
 
 from agent_magics.dispatch.results.cutting import cut_text
+from agent_magics.dispatch.results.numpy_values import python_value
 from agent_magics.dispatch.results.outline import MOST_CHARACTERS, can_be_written, outline
 from agent_magics.dispatch.results.renderers import ARRAY_ELEMENTS, library_class, render_text
-from agent_magics.dispatch.results.values import Types, made_by, safe_repr, type_name
+from agent_magics.dispatch.results.values import Types, defines, made_by, safe_repr, type_name
 
 _TABLES = (("pandas", "DataFrame"), ("pandas", "Series"))
+# Of the class datetime, of which they have neither year nor month.
+_MISSING_TIMES = (("pandas", "NaTType"),)
 PLAIN_TYPES = Types(int, float, bool, dict, list, tuple)
 
 
@@ -46,11 +50,8 @@ def encoded_text(value: object) -> str:
 
 def _hard_text(value: object) -> str:
     try:
-        encoded = _json_encoder()(
-            value, fallback=_encode_piece, inf_nan_mode="constants", bytes_mode="base64"
-        )
-        return encoded.decode()
-    except Exception:  # not convertible to JSON
+        return _encode_by_pieces(value)
+    except Exception:  # not convertible to JSON, such as what contains itself
         return _short_repr(value) if type(value) not in PLAIN_TYPES else outline(value)
 
 
@@ -76,8 +77,72 @@ def whole_text(value: Any) -> str:
             return bytes(value).decode("utf-8", "backslashreplace")
         encoded = _json_encoder()(value, indent=1, fallback=_encode_piece, inf_nan_mode="constants")
         return str(encoded.decode())
-    except Exception:  # not convertible to JSON, or the library's own failure
+    except Exception:  # as in `encoded_text`, or the library's own failure
+        return _hard_whole_text(value)
+
+
+def _hard_whole_text(value: object) -> str:
+    try:
+        return _encode_by_pieces(value, indent=1)
+    except Exception:  # not convertible to JSON, such as what contains itself
         return safe_repr(value)
+
+
+def _encode_by_pieces(value: object, indent: int | None = None) -> str:
+    """Encode a value some pieces of which JSON cannot hold: these alone are written otherwise."""
+    try:
+        return _encode(value, indent)
+    except Exception:
+        return _encode(_mended(value), indent)
+
+
+def _encode(value: object, indent: int | None = None) -> str:
+    encoded = _json_encoder()(
+        value,
+        indent=indent,
+        fallback=_encode_piece,
+        inf_nan_mode="constants",
+        bytes_mode="base64",
+    )
+    return encoded.decode()
+
+
+def _mended(value: Any) -> Any:
+    """Return a copy in which NaT is None, and what else JSON cannot hold is its repr."""
+    kind = type(value)
+    if issubclass(kind, dict):
+        return {_mended_key(key): _mended(each) for key, each in dict.items(value)}
+    for base in (list, tuple, set, frozenset):
+        if issubclass(kind, base):
+            return [_mended(each) for each in base.__iter__(value)]
+    if kind in PLAIN_TYPES:
+        return value
+    if made_by(kind) in _MISSING_TIMES:
+        return None
+    try:
+        _encode(value)
+        return value
+    except Exception:
+        parts = _fields_of(value)
+        return safe_repr(value) if parts is None else _mended(parts)
+
+
+def _mended_key(key: Any) -> Any:
+    try:
+        _encode({key: None})
+        return key
+    except Exception:
+        return safe_repr(key)
+
+
+def _fields_of(value: Any) -> dict[str, Any] | None:
+    """Return the fields of a dataclass or a model of pydantic, as JSON has them."""
+    kind = type(value)
+    if defines(kind, "__pydantic_fields__"):
+        return dict(value)
+    if defines(kind, "__dataclass_fields__"):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    return None
 
 
 @cache
@@ -92,7 +157,7 @@ def _encode_piece(piece: Any) -> Any:
     root, _ = made_by(type(piece))
     try:
         if root == "numpy" and hasattr(piece, "tolist") and piece.size <= ARRAY_ELEMENTS:
-            plain = piece.tolist()
+            plain = python_value(piece)
             return plain if type(plain) is not type(piece) else str(piece)
     except Exception:
         return safe_repr(piece)

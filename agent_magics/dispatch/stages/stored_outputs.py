@@ -17,9 +17,11 @@ from itertools import islice
 from typing import Any
 
 from agent_magics.dispatch.context import ToolContext
+from agent_magics.dispatch.results.cutting import cut_text
+from agent_magics.dispatch.results.outline import is_outline
 from agent_magics.dispatch.results.output import is_cut
 from agent_magics.dispatch.results.values import Types, defines, describe_value
-from agent_magics.protocol.items import InputImage, InputText
+from agent_magics.protocol.items import InputImage, InputText, map_text
 from agent_magics.protocol.tools import ToolOutput
 
 # Types that the model reads whole, as JSON or text, so that a name would add nothing.
@@ -120,8 +122,33 @@ def with_reference(output: ToolOutput, context: ToolContext) -> ToolOutput:
     was_cut = is_cut(output)
     if not (was_cut or is_by_reference(output.value)):
         return output
-    line = refer(output.value, context, was_cut=was_cut)
-    details = {"output": output.text, **output.details}
+    return _with_line(output, refer(output.value, context, was_cut=was_cut), output)
+
+
+def within_share(
+    output: ToolOutput, context: ToolContext, share: int, *, is_named: bool
+) -> ToolOutput:
+    """Cut the output of a call that a batch makes; as `with_reference`, where the model reads it.
+
+    Args:
+        output: the output as it would be without the batch.
+        context: the call.
+        share: the most characters of it, without the line that names what is stored.
+        is_named: whether there is such a line; code gets the value itself.
+    """
+    cut = replace(output, content=map_text(output.content, lambda text: cut_text(text, share)[0]))
+    was_cut = cut.content != output.content or is_outline(output.text)
+    if not is_named or not (was_cut or is_by_reference(output.value)):
+        return cut
+    # What converts itself is read as its text.
+    is_text = output.value is None or defines(type(output.value), "to_output")
+    stored = output.text if is_text else output.value
+    return _with_line(cut, refer(stored, context, was_cut=was_cut), output)
+
+
+def _with_line(output: ToolOutput, line: str, shown: ToolOutput) -> ToolOutput:
+    """Add a line for the model to an output; people are shown another one."""
+    details = {"output": shown.text, **output.details}
     if isinstance(output.content, str):
         return replace(output, content=f"{output.content}\n{line}", details=details)
     return replace(output, content=(*output.content, InputText(line)), details=details)

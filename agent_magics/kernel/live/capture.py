@@ -15,7 +15,7 @@ from agent_magics.dispatch.results.values import plain_text
 from agent_magics.dispatch.stages.stored_outputs import refer
 from agent_magics.engine.foreground.waiting import SERVING, Foreground
 from agent_magics.exec.output import clean_output
-from agent_magics.kernel.live.displayed import KEPT_CHARACTERS, ends_quietly, in_brief, read_display
+from agent_magics.kernel.live.displayed import KeptText, ends_quietly, in_brief, read_display
 from agent_magics.kernel.live.frames import with_tables
 from agent_magics.protocol.events import ExecCommandOutputDelta, LiveOutput
 from agent_magics.render.blocks.frames import TABLE
@@ -33,9 +33,7 @@ class Capture:
 
     def __init__(self, context: ToolContext) -> None:
         self._context = context
-        self._pieces: list[str] = []
-        self._kept = 0
-        self._dropped = 0
+        self._kept = KeptText()
         self._unsent: list[str] = []
         self._sent_at = 0.0
         self._lock = Lock()
@@ -46,19 +44,15 @@ class Capture:
 
     @property
     def text(self) -> str:
-        """The printed and displayed text."""
-        text = "".join(self._pieces)
-        return text + (f"\n… {self._dropped} characters left out …" if self._dropped else "")
+        """The printed and displayed text, as a terminal would show it last."""
+        with self._lock:
+            return clean_output(self._kept.text)
 
     def write(self, text: str) -> None:
         """Add printed text; from any thread."""
         text = plain_text(text)
         with self._lock:
-            room = KEPT_CHARACTERS - self._kept
-            self._pieces.append(text[:room])
-            self._kept += min(len(text), room)
-            self._dropped += max(0, len(text) - room)
-            self._unsent.append(text[:room])
+            self._unsent.append(self._kept.add(text))
             due = monotonic() - self._sent_at > _INTERVAL
         if due:
             self.flush()
@@ -113,7 +107,7 @@ class Capture:
             sys.stdout, sys.stderr = inside
 
     def _separate(self) -> None:
-        if self._pieces and self._pieces[-1] and not self._pieces[-1].endswith("\n"):
+        if not self._kept.ends_line:
             self.write("\n")
 
 

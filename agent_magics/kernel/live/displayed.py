@@ -5,6 +5,7 @@ import io
 import re
 import tokenize
 import traceback
+from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ import agent_magics
 from agent_magics.dispatch.results.outline import MOST_CHARACTERS
 from agent_magics.dispatch.results.output import brief_text
 from agent_magics.dispatch.results.values import defines, plain_text
+from agent_magics.exec.output import omission_marker
 
 # Text kept of one run; the model reads far less, and an endless loop must not fill the memory.
 KEPT_CHARACTERS = 1_000_000
@@ -22,6 +24,64 @@ _IMAGES = ("image/png", "image/jpeg")
 _LIBRARY_FRAMES = 2
 # Our own frames between the model's code and the tools that it calls.
 _PACKAGE = str(Path(agent_magics.__file__).parent)
+_MOST_PIECES = 1_000  # in which the end of a text is held
+
+
+class KeptText:
+    """The beginning and the end of a text that comes in pieces.
+
+    Args:
+        most: the characters that are kept.
+
+    Attributes:
+        ends_line: whether the next piece begins a line.
+    """
+
+    def __init__(self, most: int = KEPT_CHARACTERS) -> None:
+        self._half = most // 2
+        self._head: list[str] = []
+        self._room = self._half
+        self._tail: deque[str] = deque()
+        self._tail_size = 0
+        self._omitted = 0
+        self.ends_line = True
+
+    def add(self, text: str) -> str:
+        """Add a piece, and return the part of it that belongs to the beginning."""
+        first, rest = text[: self._room], text[self._room :]
+        if first:
+            self._head.append(first)
+            self._room -= len(first)
+        if rest:
+            self._tail.append(rest)
+            self._tail_size += len(rest)
+            self._shorten()
+        if text:
+            self.ends_line = text.endswith("\n")
+        return first
+
+    @property
+    def rest(self) -> str:
+        """What follows the beginning: the end, after a line that says what is left out between."""
+        tail = "".join(self._tail)
+        excess = max(0, len(tail) - self._half)
+        omitted = self._omitted + excess
+        if not omitted:
+            return tail
+        return omission_marker(omitted, self._head[-1] if self._head else "") + tail[excess:]
+
+    @property
+    def text(self) -> str:
+        """The beginning and the end."""
+        return "".join((*self._head, self.rest))
+
+    def _shorten(self) -> None:
+        while self._tail_size - len(self._tail[0]) >= self._half:
+            gone = len(self._tail.popleft())
+            self._tail_size -= gone
+            self._omitted += gone
+        if len(self._tail) > _MOST_PIECES:
+            self._tail = deque(("".join(self._tail),))
 
 
 class Displayed(NamedTuple):
@@ -48,14 +108,17 @@ def in_brief(value: object, data: Mapping[str, object]) -> tuple[dict[str, objec
     """Return a display bundle with its text outlined if too long, and whether it was.
 
     So is a value whose repr raised, which would look as if there were none. The texts of str and
-    bytes are left as they are: they are cut together with printed text.
+    bytes are left as they are: they are cut together with printed text, where they count as cut if
+    their ends alone are kept.
     """
     is_shown = any(mime in data for mime in ("text/plain", *_IMAGES))
     if not (is_shown or defines(type(value), "_ipython_display_")):
         return {**data, "text/plain": brief_text(value)}, True
     plain = str(data.get("text/plain", ""))
-    if len(plain) <= MOST_CHARACTERS or issubclass(type(value), (str, bytes)):
+    if len(plain) <= MOST_CHARACTERS:
         return dict(data), False
+    if issubclass(type(value), (str, bytes)):
+        return dict(data), len(plain) > KEPT_CHARACTERS // 2
     return {**data, "text/plain": brief_text(value)}, True
 
 

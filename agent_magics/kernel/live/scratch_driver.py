@@ -26,7 +26,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
 from agent_magics.kernel.live.displayed import (
-    KEPT_CHARACTERS,
+    KeptText,
     describe_error,
     ends_quietly,
     in_brief,
@@ -47,8 +47,7 @@ class Channel:
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._lock = threading.Lock()
-        self._room = KEPT_CHARACTERS
-        self._dropped = 0
+        self._kept = KeptText()
 
     def send(self, **message: Any) -> None:
         """Send one message."""
@@ -58,17 +57,18 @@ class Channel:
             self._file.flush()
 
     def say(self, text: str) -> None:
-        """Send printed text, up to the limit of this run."""
-        shown = text[: self._room]
-        self._room -= len(shown)
-        self._dropped += len(text) - len(shown)
+        """Send printed text; beyond the limit of a run it is kept until its end."""
+        with self._lock:
+            shown = self._kept.add(text)
         if shown:
             self.send(text=shown)
 
-    def take_dropped(self) -> int:
-        """Return the count of characters not sent, and reset the limit for the next run."""
-        dropped, self._dropped, self._room = self._dropped, 0, KEPT_CHARACTERS
-        return dropped
+    def end_run(self) -> None:
+        """Send what was kept of the run's text until now."""
+        with self._lock:
+            rest, self._kept = self._kept.rest, KeptText()
+        if rest:
+            self.send(text=rest)
 
 
 _PERSONS = {"__name__": "__main__", "loads": pickle.loads}
@@ -190,7 +190,8 @@ class Driver:
             request = json.loads(line)
             failed = self._take_values(request["values"])
             error = "" if failed else self._run(request["code"])
-            self._channel.send(end=error, failed=failed, dropped=self._channel.take_dropped())
+            self._channel.end_run()
+            self._channel.send(end=error, failed=failed)
 
     def _take_values(self, sizes: dict[str, int]) -> dict[str, str]:
         """Bind the passed values; return the errors of unpicklable ones, by name."""

@@ -8,7 +8,6 @@ person's own cells bypass all of this: they run the functions themselves.
 import ast
 import asyncio
 import functools
-import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from concurrent.futures import Future
@@ -18,10 +17,10 @@ from typing import Any
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.person_code import marks_own_code
 from agent_magics.dispatch.results.output import NONE_TEXT
-from agent_magics.dispatch.results.values import library_class
 from agent_magics.dispatch.tool import is_tool
 from agent_magics.engine.foreground.waiting import SERVING, Foreground
 from agent_magics.engine.thread import shared_engine
+from agent_magics.kernel.live.sending import Sender, ToolFailedError
 from agent_magics.protocol.errors import FatalError, TurnAbort, short_message
 from agent_magics.protocol.tools import ToolOutput
 from agent_magics.tools.catalog.stubs import NOT_FROM_CODE, call_signature
@@ -32,7 +31,6 @@ from agent_magics.tools.mcp.joining import McpTools
 # An interrupt while a call waits stops the run; our own code is not interrupted half-way.
 marks_own_code(Foreground.block_on)
 
-_LARGEST_SENT = 1_000  # elements of plain data that a call carries; more goes by reference
 _ABSENT = object()
 MCP = "mcp"  # the name under which code reaches the tools of MCP servers
 
@@ -41,10 +39,6 @@ Uncaptured = Callable[[], AbstractContextManager[None]]
 
 class _TurnEnded(BaseException):
     """Ends the code when the turn ends; no ``except Exception`` of the code catches it."""
-
-
-class ToolFailedError(RuntimeError):
-    """A tool call of live code failed; the message is what a model would read."""
 
 
 class LiveTools:
@@ -104,6 +98,7 @@ class LiveTools:
 
     def _offer(self, name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
         signature = call_signature(fn)
+        sender = Sender(name, fn, self._context.handles)
 
         def arguments_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
             bound = signature.bind(*args, **kwargs).arguments
@@ -112,7 +107,7 @@ class LiveTools:
             )
             flat = {**bound, **bound.pop(rest, {})}
             flat.pop(rest, None)
-            return {key: self._sent(value) for key, value in flat.items()}
+            return {key: sender.sent(key, value) for key, value in flat.items()}
 
         def call(*args: Any, **kwargs: Any) -> Any:
             return self._call_blocking(name, arguments_of(args, kwargs))
@@ -172,31 +167,6 @@ class LiveTools:
             raise ToolFailedError(
                 f"{name} belonged to a run of code that has ended; call the tool by its name again."
             )
-
-    def _sent(self, value: Any) -> Any:
-        """Return the JSON value that represents `value` in a call: itself where small and plain."""
-        if isinstance(value, os.PathLike):
-            return os.fspath(value)
-        if _is_plain(value, [_LARGEST_SENT]):
-            return value
-        if library_class(value) == ("numpy", "generic"):
-            return value.item()
-        return self._context.handles.keep_value(value)
-
-
-def _is_plain(value: Any, left: list[int]) -> bool:
-    """Return whether `value` is plain JSON data of at most `left` elements."""
-    left[0] -= 1
-    kind = type(value)
-    if kind in (str, int, float, bool) or value is None:
-        return True
-    if left[0] < 0:
-        return False
-    if kind is list:
-        return all(_is_plain(each, left) for each in value)
-    if kind is dict:
-        return all(type(k) is str and _is_plain(each, left) for k, each in value.items())
-    return False
 
 
 def _value_of(output: ToolOutput) -> Any:

@@ -25,6 +25,7 @@ from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.pool import POOL
 from agent_magics.dispatch.turn import LiveResult
 from agent_magics.exec.launcher.wire import Confinement
+from agent_magics.exec.output import clean_output
 from agent_magics.exec.process import Process
 from agent_magics.files.trusted_imports import is_trusted
 from agent_magics.protocol.errors import RespondToModel, short_message
@@ -89,11 +90,8 @@ class _RunMessages:
 
     @property
     def text(self) -> str:
-        """The printed and displayed text."""
-        dropped = self.end and self.end.get("dropped")
-        return "".join(self.pieces) + (
-            f"\n… {dropped} characters left out …" if isinstance(dropped, int) and dropped else ""
-        )
+        """The printed and displayed text, as a terminal would show it last."""
+        return clean_output("".join(self.pieces))
 
 
 def _clean(value: object, longest: int) -> str:

@@ -234,14 +234,23 @@ def _parquet_lines(file: Any, shown: str) -> Iterator[str]:
         yield f"  … {len(schema) - _LISTED_COLUMNS:,} more columns"
     if not metadata.num_rows:
         return
-    if metadata.row_group(0).total_byte_size > _PARQUET_GROUP_BYTES:
+    group = next(n for n in itertools.count() if metadata.row_group(n).num_rows)
+    if metadata.row_group(group).total_byte_size > _PARQUET_GROUP_BYTES:
         yield "Its first row group is too large to be unpacked for a look."
         return
     names = [field.name for field in schema][:SHOWN_COLUMNS]
-    batches = file.iter_batches(SHOWN_ROWS, columns=names, row_groups=[0], use_threads=False)
-    columns = next(batches).to_pydict()
-    rows = [["" if cell is None else str(cell) for cell in row] for row in zip(*columns.values())]  # noqa: B905 - of one length
-    yield from _head_lines([field.name for field in schema], rows)
+    batches = file.iter_batches(SHOWN_ROWS, columns=names, row_groups=[group], use_threads=False)
+    columns = [map(_cell_of, column) for column in next(batches).columns]
+    yield from _head_lines([field.name for field in schema], [[*row] for row in zip(*columns)])  # noqa: B905 - of one length
+
+
+def _cell_of(value: Any) -> str:
+    """Return a value of pyarrow as text, "" where it is missing."""
+    try:
+        cell = value.as_py()
+    except (ArithmeticError, ValueError):  # a time that Python has no type for
+        return "(out of range)"
+    return "" if cell is None else str(cell)
 
 
 # -- both ------------------------------------------------------------------------------------------

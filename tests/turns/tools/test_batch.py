@@ -1,7 +1,10 @@
 """``batch``: several calls in one, each with the checks, places and events of a single call."""
 
+import re
 import threading
+from typing import Any
 
+import pandas as pd
 import pytest
 
 from agent_magics import Call, FatalError, ToolContext, tool
@@ -183,6 +186,71 @@ def test_each_output_gets_its_share_of_the_budget():
     output = batch(("echo", {"text": "x" * 9_000}), ("echo", {"text": "end"}), output_budget=2_000)
     assert len(output.text) < 2_500
     assert output.text.endswith("[2] echo:\nend")
+
+
+@tool(parallel=True, mutating=False)
+def load(rows: int) -> pd.DataFrame:
+    """Load."""
+    return pd.DataFrame({"a": range(rows)})
+
+
+@tool(parallel=True, mutating=False)
+def listed(rows: int) -> list:
+    """List."""
+    return [{"id": number, "text": "x" * 50} for number in range(rows)]
+
+
+@tool(parallel=True, mutating=False)
+def told(lines: int) -> str:
+    """Tell."""
+    return "".join(f"line {number}\n" for number in range(lines))
+
+
+@tool(parallel=True, mutating=False)
+def taken(value: Any) -> str:
+    """Take."""
+    return f"{type(value).__name__} of {len(value)}"
+
+
+CUT = [("load", {"rows": 100}), ("listed", {"rows": 300}), ("told", {"lines": 3_000})]
+
+
+def test_what_is_cut_or_no_text_has_a_name_as_after_a_single_call():
+    agent = scripted(tools=["batch", "read_file", load, listed, told, taken], output_budget=6_000)
+    output = agent.call_sync("batch", calls(*CUT, ("taken", {"value": "short"})))
+    names = re.findall(r"^\[(@r\d): ", output.text, re.MULTILINE)
+    assert len(names) == 3 and output.text.endswith("[4] taken:\nstr of 5")
+    again = [agent.call_sync("taken", {"value": name}).text for name in names]
+    assert sorted(again) == ["DataFrame of 100", "list of 300", f"str of {len(told(3_000))}"]
+    for name, arguments in CUT:
+        alone = re.sub(r"@r\d", "@r", agent.call_sync(name, arguments).text.splitlines()[-1])
+        assert alone in re.sub(r"@r\d", "@r", output.text)
+
+
+def test_what_one_of_our_own_tools_says_has_a_name_where_the_batch_cuts_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "long.txt").write_text(told(1_000), encoding="utf-8")
+    agent = scripted(tools=["batch", "read_file"], output_budget=8_000)
+    output = agent.call_sync("batch", calls(*[("read_file", {"path": "long.txt"})] * 5))
+    name = re.findall(r"^\[(@r\d): the whole text", output.text, re.MULTILINE)[0]
+    assert "line 150" not in output.text
+    assert "line 150" in agent.call_sync("read_file", {"path": name, "start_line": 145}).text
+
+
+def test_each_of_the_most_calls_has_its_name():
+    output = batch(*[("told", {"lines": 3_000 + n}) for n in range(25)], tools=[told])
+    assert len(re.findall(r"^\[@r\d+: the whole text, ", output.text, re.MULTILINE)) == 25
+
+
+def test_what_code_gets_has_no_name():
+    @tool(name="outer")
+    async def calling(ctx: ToolContext) -> str:
+        """Call a batch."""
+        output = await ctx.call("batch", calls(*CUT))
+        return f"{'@r' in output.text} {len(output.text) < 9_000} {list(map(len, output.value))}"
+
+    agent = scripted(tools=[calling, "batch", load, listed, told], output_budget=6_000)
+    assert agent.call_sync("outer", {}).text == f"False True [100, 300, {len(told(3_000))}]"
 
 
 def test_a_batch_from_inside_another_call_waits_for_nobody():

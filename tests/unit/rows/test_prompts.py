@@ -77,6 +77,7 @@ def test_a_lone_surrogate_is_the_rows_error():
         (2.5, "2.5"),
         (True, "True"),
         (np.array([math.nan, 1]), "[NaN, 1.0]"),
+        (np.array(["2024-02-29"], "M8[ns]"), '["2024-02-29 00:00:00"]'),
         (np.arange(2000), json.dumps(list(range(2000)))),
         ({"a": np.array(["b"]), "c": np.int64(3)}, '{"a": ["b"], "c": 3}'),
         (Colour.RED, "red"),

@@ -117,3 +117,36 @@ def test_parquet_is_a_table(tmp_path, monkeypatch):
     assert read_file("a.parquet") == text
     with pytest.raises(RespondToModel, match="damaged Parquet file"):
         shown(tmp_path, "b.parquet", b"PAR1 and no more")
+
+
+def test_the_first_rows_are_those_of_the_first_row_group_that_has_any(tmp_path):
+    schema = pyarrow.schema({"n": pyarrow.int64()})
+    with parquet.ParquetWriter(tmp_path / "a.parquet", schema) as writer:
+        for rows in ([], [], [1, 2]):
+            writer.write_table(pyarrow.table({"n": rows}, schema))
+    text = read_file("a.parquet", ctx=make_context(tmp_path)).to_output(10_000).text
+    assert (
+        "2 rows x 1 columns in 3 row groups" in text and "The first 2 rows:\n  n\n  1\n  2" in text
+    )
+
+
+TIMES = [
+    *(
+        pyarrow.timestamp(unit, zone)
+        for unit in ("ms", "us", "ns")
+        for zone in (None, "Asia/Tokyo")
+    ),
+    *(pyarrow.date32(), pyarrow.duration("ms"), pyarrow.time64("us")),
+]
+
+
+@settings(max_examples=50)
+@given(st.sampled_from(TIMES), st.integers(-(2**62), 2**62), st.booleans())
+def test_any_time_is_shown(tmp_path_factory, kind, number, is_nested):
+    folder = tmp_path_factory.mktemp("t")
+    count = number % 86_400_000_000 if kind == pyarrow.time64("us") else number
+    width = kind.bit_width
+    column = pyarrow.array([count >> 64 - width, None], f"int{width}").view(kind)
+    nested = pyarrow.ListArray.from_arrays([0, 2], column) if is_nested else column
+    parquet.write_table(pyarrow.table({"t": nested, "n": [7] * len(nested)}), folder / "a.parquet")
+    assert "  7\n" in read_file("a.parquet", ctx=make_context(folder)).to_output(10_000).text
