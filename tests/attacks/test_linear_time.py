@@ -31,7 +31,7 @@ from agent_magics.symbols.text import SourceText
 from agent_magics.symbols.types import Position, Range, Symbol, TextEdit
 from agent_magics.tools.commands import confinement, scripted_patch
 from agent_magics.tools.structure import editing
-from agent_magics.tools.structure.notebooks import _MAGIC_LINE
+from agent_magics.tools.structure.notebooks import _blanked
 
 # Seconds of the processor. In linear time each row takes some milliseconds; before, 4 s or more.
 MOST = 1.0
@@ -97,8 +97,10 @@ ROWS = {
     "names that an edit could lose": (lost_names, many_symbols()),
     "a server's header": (header, b"A:" + b" " * 60_000 + b"\rx"),
     "a server's length": (header, b"content-length:" + b" " * 60_000 + b"x"),
-    "a notebook's line of blanks": (lambda text: _MAGIC_LINE.sub("", text), f"{' ' * N}x"),
-    "a notebook's empty lines": (lambda text: _MAGIC_LINE.sub("", text), "\n" * N + "x"),
+    "a notebook's line of blanks": (_blanked, f"{' ' * N}x"),
+    "a notebook's empty lines": (_blanked, "\n" * N + "x"),
+    "a notebook's strings without an end": (_blanked, "'" * N),
+    "a notebook's words in a line": (_blanked, "a, " * N),
     "code behind a symbol": (edits._BEHIND.match, f"{' ' * N}x"),
     "comments behind a symbol": (edits._BEHIND.match, "/*" * N),
     "open classes of a pattern": (refuse_unsearchable, "[" * 49_999),
