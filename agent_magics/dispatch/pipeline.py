@@ -74,8 +74,8 @@ class ToolCallRuntime:
         from_the_tool: tuple[Stage | None, ...] = (
             None if hooks is None else hooks.after_call,
             leave_place,
-            fit_share,
             None if redact is None else partial(redact_output, redact),
+            fit_share,  # of what was redacted: half a key would be no key that is known
         )
         self._to_the_tool = tuple(filter(None, to_the_tool))
         self._from_the_tool = tuple(filter(None, from_the_tool))

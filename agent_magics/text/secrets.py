@@ -25,6 +25,12 @@ _PERHAPS_SECRET = re.compile(r"(?:key|auth)_?\d*\W*\Z", re.IGNORECASE)
 _KEY_OF_TABLE = re.compile(
     r"(?:primary|foreign|unique|public|sort|partition|group|join|row)[_-]?key\W*\Z", re.IGNORECASE
 )
+# `API_KEY_PROD=X1`, `--secret-id X1`: where the value is no word either.
+_SECRET_WITHIN = re.compile(
+    r"(?:^|[\W_])(?:secret|password|passwd|(?:api|private|access)[_-]?key)[_-]"
+    r"|(?:pg|my|mysql|smtp|ftp)pass\W*\Z",
+    re.IGNORECASE,
+)
 _PLAIN_WORDS = re.compile(r"\W*[a-z]+(?:[_-][a-z]+|[A-Z][a-z]+)*\W*")
 # Labels of what a form asks for. Words of a language: "key" alone may be a key of a table.
 # "Servers MUST NOT use form mode elicitation to request sensitive information": MCP, 2025-11-25.
@@ -103,6 +109,8 @@ def split_arguments(args: Sequence[str]) -> Iterator[tuple[str, str]]:
 def _is_secret(name: str, value: str) -> bool:
     """Tell whether the value of an argument of this name is a secret."""
     if _SECRET_ARGUMENT.search(name):
+        return True
+    if _SECRET_WITHIN.search(name) and re.search(r"\d", value) and re.search(r"[^\W\d_]", value):
         return True
     is_plain = _KEY_OF_TABLE.search(name) or _PLAIN_WORDS.fullmatch(value)
     return bool(_PERHAPS_SECRET.search(name)) and not is_plain

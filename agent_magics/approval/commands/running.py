@@ -247,10 +247,11 @@ def _runs_in_git(argv: Words, start: int) -> bool:
 
 def _without_values(argv: Words, start: int) -> tuple[list[str], int]:
     """Return a command of awk without separators and variables, and where `start` is in it."""
-    kept, is_value, before = [argv[0]], False, 1
+    kept, is_value, before, is_over = [argv[0]], False, 1, False
     for at, word in enumerate(argv[1:], 1):
-        is_given = is_value or word.startswith(("-F", "-v"))
-        is_value = not is_value and word in ("-F", "-v")
+        is_given = not is_over and (is_value or word.startswith(("-F", "-v")))
+        is_over = is_over or (not is_value and word == "--")
+        is_value = not is_over and not is_value and word in ("-F", "-v")
         if not is_given:
             kept.append(word)
             before += at < start

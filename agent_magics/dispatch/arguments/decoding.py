@@ -1,6 +1,8 @@
 """Validates a model's JSON arguments and converts them to Python values."""
 
+import datetime
 import functools
+import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -19,7 +21,10 @@ from agent_magics.dispatch.schema.signature import name_of, read_parameters
 from agent_magics.protocol.errors import RespondToModel, short_message
 from agent_magics.protocol.items import json_or
 
-_PLAIN = Types(str, bytes, int, float, complex, bool)
+_PLAIN = Types(
+    *(str, bytes, int, float, complex, bool),
+    *(datetime.date, datetime.datetime, datetime.time, datetime.timedelta, uuid.UUID),
+)
 _CORE_CONFIG: Any = {"coerce_numbers_to_str": True, "extra_fields_behavior": "forbid"}
 
 
@@ -188,6 +193,8 @@ def _is_unchanged(given: Any, bound: Any) -> bool:
         return False
     if kind is list or kind is tuple:
         return len(given) == len(bound) and all(map(_is_unchanged, given, bound))
+    if kind is set or kind is frozenset:
+        return given == bound and {*map(type, given)} == {*map(type, bound)}
     if kind is dict:  # the copy has the same order
         keys = len(given) == len(bound) and all(map(_is_unchanged, given, bound))
         return keys and all(map(_is_unchanged, given.values(), bound.values()))

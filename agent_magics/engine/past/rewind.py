@@ -17,6 +17,10 @@ _MOST_NAMED = 20
 _LEFT = "Files are as turns left them that the person has taken out of this conversation"
 
 
+class WayLost(FatalError):
+    """What was taken back cannot come back: more was said since."""
+
+
 class Rewind:
     """The undo of a conversation's last turns.
 
@@ -118,10 +122,11 @@ class Rewind:
             The outcome for the files of each turn.
 
         Raises:
-            FatalError: the conversation has gone on since, or the disk refused.
+            WayLost: the conversation has gone on since.
+            FatalError: the disk refused.
         """
         if self._is_back and not self._conversation.restore():
-            raise FatalError("More was said since you went back, so that cannot be taken back.")
+            raise WayLost("More was said since you went back, so that cannot be taken back.")
         self._is_back = False
         undone = () if self.files is None else self.files.turns
         for _ in undone[len(self._redone) :]:

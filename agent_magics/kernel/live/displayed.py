@@ -81,7 +81,11 @@ class KeptText:
             self._tail_size -= gone
             self._omitted += gone
         if len(self._tail) > _MOST_PIECES:
-            self._tail = deque(("".join(self._tail),))
+            joined = "".join(self._tail)
+            excess = max(0, len(joined) - self._half)
+            self._tail = deque((joined[excess:],))
+            self._tail_size -= excess
+            self._omitted += excess
 
 
 class Displayed(NamedTuple):

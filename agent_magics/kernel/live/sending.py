@@ -62,7 +62,7 @@ class Sender:
         if wanted == TEXT:
             raise ToolFailedError(
                 f"{self._name}: {parameter} takes text, and this is a {type_name(value)}; pass "
-                "the text that is meant."
+                "the text that is meant, or plain data where it takes that, too."
             )
         return self._handles.keep_value(value)
 

@@ -154,7 +154,7 @@ os.replace = refuse
 def test_back_to_before_a_turn_after_one_question(place: Path) -> None:
     with kernel_in(place) as kernel:
         turns = [each for n in "123" for each in (WRITE % (n, n), "'Ok.'")]
-        kernel.run(scripted(*turns))
+        kernel.run(scripted(*turns, "'More.'"))
         cell = "%%agent --approval never --tools python write_file"
         for number in "123":
             assert kernel.run(f"{cell}\nwrite {number}\n").status == "ok"
@@ -180,6 +180,9 @@ def test_back_to_before_a_turn_after_one_question(place: Path) -> None:
         kept = kernel.run("%agent rewind 3 --no-files --no-variables --yes")
         assert kept.status == "ok", kept.text
         assert ((place / "a.txt").read_text(), kernel.value("made")) == ("3", "3")
+        assert "More." in kernel.run(f"{cell}\nmore\n").text
+        said = [kernel.run("%agent redo").text for _ in range(2)]
+        assert "More was said" in said[0] and "More was said" not in said[1]
         assert kernel.run("%agent rewind soon").error == "UsageError"
 
 

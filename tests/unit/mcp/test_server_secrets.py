@@ -54,6 +54,7 @@ def test_a_secret_in_an_argument_is_taken_out(args):
             "--db-pass",
         ),
         *("API_KEY", "API_TOKEN", "OPENAI_API_KEY_2", "GITHUB_PAT", "PGPASSWORD", "DB_PASS"),
+        *("API_KEY_PROD", "SECRET_KEY_BASE", "--secret-id", "--password-value", "PGPASS"),
         *("AWS_SECRET_ACCESS_KEY", "X-Api-Key", "Authorization", "Cookie", "PRIVATE-TOKEN"),
     ],
 )

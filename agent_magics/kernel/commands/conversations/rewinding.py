@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from agent_magics.engine.past.rewind import Rewind
+from agent_magics.engine.past.rewind import Rewind, WayLost
 from agent_magics.file_history.journal import UndoResult
 from agent_magics.files.paths import shown_path
 from agent_magics.kernel.commands.conversations.cells import NotebookCells
@@ -63,8 +63,12 @@ def redo_rewind(notebook: NotebookAgents, name: str) -> str:
     forth = notebook.ways_back.get(name)
     if forth is None:
         return ""
-    done = forth.way.redo()
-    del notebook.ways_back[name]  # after an error it is tried again
+    try:
+        done = forth.way.redo()  # after another error it is tried again
+    except WayLost:  # what was undone of files can still be made again
+        del notebook.ways_back[name]
+        raise
+    del notebook.ways_back[name]
     cwd = notebook.agents[name].config.cwd
     lines = [f"Forth again: turn {forth.way.number} and what came after it.", ""]
     lines += [line for way in done for line in _of_files(way, cwd)]

@@ -216,6 +216,8 @@ def test_no_word_that_is_covered_leads_out(prefix, rest):
         *(
             "awk 'BEGIN{system(\"x\")}' f",
             "awk '{print|\"sh\"}'",
+            "awk -- '-v+system(\"id\")' f",
+            "awk -F, -- '-F+system(\"id\")' f",
             "awk '\"x\" | getline'",
             "awk -f x f",
         ),

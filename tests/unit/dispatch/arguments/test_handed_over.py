@@ -121,6 +121,8 @@ def test_what_is_handed_over_arrives_as_what_is_written_inline(kind, data, shape
         (list[float], [1.5, math.nan]),
         (list[Point], [Point(1.0)]),
         (dict[str, list[int]], {"a": [1], "b": []}),
+        (set[str], {"a", "b"}),
+        (list[date], [date(2026, 1, 1)]),
         (list[tuple[int, str]], [(1, "a")]),
         (list, [object()]),
         (dict, {1: object()}),

@@ -80,3 +80,12 @@ def test_a_text_that_is_kept_by_its_ends_alone_counts_as_cut():
     for size, is_cut in ((10, False), (100_000, False), (KEPT_CHARACTERS, True)):
         value = "x" * size
         assert in_brief(value, {"text/plain": repr(value)})[1] == is_cut
+
+
+def test_many_short_pieces_take_no_more_room_than_few_long_ones():
+    kept, count = KeptText(), 400_000
+    for _ in range(count):
+        kept.add("0123456789\n")
+    assert len(kept.text) < KEPT_CHARACTERS + 100
+    assert kept._tail_size < KEPT_CHARACTERS
+    assert kept.text.endswith("0123456789\n" * 3)
