@@ -26,7 +26,7 @@ _FORMAT_START = getattr(tokenize, "FSTRING_START", -1)
 _FORMAT_END = getattr(tokenize, "FSTRING_END", -1)
 _DEFINITIONS = ("class", "function", "method", "property", "interface", "enum", "struct")
 _BEGINS_DEFINITION = re.compile(r"\s*(@|async\s+def\b|def\b|class\b)")
-_BEHIND = re.compile(r"[ \t]*+[;,]?[ \t]*+((#|//).*|/\*((?!\*/).)*+\*/)?[ \t]*+$")
+_BEHIND = re.compile(r"[ \t]*+[;,]?[ \t]*+((#|//).*|/\*((?!\*/).)*\*/)?[ \t]*+$")
 _HASHED = (*PYTHON, ".rb", ".sh", ".bash", ".r", ".jl")  # languages whose comments begin with #
 # Comments that are about more than the symbol below: marks of cells and of folded regions.
 _MARK = r"[ \t]*(%%|In ?\[|<codecell>|#?(end)?region\b)"

@@ -103,32 +103,37 @@ _PROGRAM = re.compile(r"[A-Za-z./][^=]*", re.DOTALL)
 
 
 def _pattern_before(end: str) -> str:
-    """Return the regex of one of sed's up to its end.
+    """Return the regex of one of sed's up to its end, a character that is written as in a regex.
 
     Whether a delimiter in brackets ends it depends on the version, so none may stand there.
+    (A possessive repetition of what repeats, or looks ahead, is matched wrongly by Python 3.11.2.)
     """
-    brackets = rf"\[\^?\]?(?:(?!{end})[^\]\\\n])*+\]"
-    return rf"(?:\\[^c]|{brackets}|(?!{end})[^\\\n\[])*+{end}"
+    return rf"(?>(?:\\[^c]|\[\^?\]?[^{end}\]\\\n]*\]|[^{end}\\\n\[])*){end}"
 
 
 _ADDRESS = rf"(?:[+~]?\d++(?:~\d++)?|\$|/{_pattern_before('/')}[IM]*+)"
-_TO_DELIMITER = _pattern_before(r"(?:\1)")
-# A delimiter in brackets of a pattern: where it ends the pattern, the script must be refused for
-# what stands in the place of flags. A refused script does nothing.
-_IN_BRACKETS = (
-    r"s([/|#,:@!%_])(?=(?:(?:\\[^c]|(?!\2)[^\\\n])*+\2){2}[gpiImM\d]*+[^\s;}#\\gpiImMeEwW\d])"
-    r"(?:\\[^c]|\[\^?[^\]\[\\\n]++\]|(?!\2)[^\\\n\[])*+\2(?:\\[^c]|(?!\2)[^\\\n])*+\2"
-    r"[gpiImM\d]*+"
-)
+
+
+def _substitution(sign: str) -> str:
+    """Return the regex of sed's `s` with a delimiter, which is written as in a regex."""
+    text = rf"(?:\\[^c]|[^{sign}\\\n])*+{sign}"
+    # A delimiter in brackets of a pattern: where it ends the pattern, the script must be refused
+    # for what stands in the place of flags. A refused script does nothing.
+    in_brackets = (
+        rf"(?={text}{text}[gpiImM\d]*+[^\s;}}#\\gpiImMeEwW\d])"
+        rf"(?>(?:\\[^c]|\[\^?[^\]\[\\\n]+\]|[^{sign}\\\n\[])*){sign}"
+    )
+    return rf"s{sign}(?:{_pattern_before(sign)}|{in_brackets}){text}[gpiImM\d]*+"
+
+
 _SED_COMMAND = (
-    rf"s([/|#,:@!%_]){_TO_DELIMITER}(?:\\[^c]|(?!\1)[^\\\n])*+\1[gpiImM\d]*+"
-    rf"|{_IN_BRACKETS}"
-    r"|y/(?:\\[^c]|[^/\\\n])*+/(?:\\[^c]|[^/\\\n])*+/"
+    "|".join(map(_substitution, map(re.escape, "/|#,:@!%_")))
+    + r"|y/(?:\\[^c]|[^/\\\n])*+/(?:\\[^c]|[^/\\\n])*+/"
     r"|[aic](?:\\.|[^\\\n])*+|[btT:][^\n;}]*+|[qQl]\s*+\d*+|[dDgGhHnNpPxz={}]"
 )
 _ADDRESSES = rf"(?:{_ADDRESS}(?:,\s*+{_ADDRESS})?+)?+\s*+!*+\s*+"
-# Scripts of sed that are known to neither run nor write anything.
-_PLAIN_SED = re.compile(rf"(?:[\s;]|{_ADDRESSES}(?:{_SED_COMMAND}))*+", re.DOTALL)
+# A piece of a script of sed that is known to neither run nor write anything.
+_PLAIN_SED = re.compile(rf"[\s;]|{_ADDRESSES}(?:{_SED_COMMAND})", re.DOTALL)
 _SED_EXPRESSION = re.compile(r"(?:-[nErsuz]*+e|--e[a-z]*+=?+)(.*)", re.DOTALL)
 
 # What runs a program in the code of awk, or loads some; "||" is an "or".
@@ -136,8 +141,8 @@ _RUNS_IN_AWK = re.compile(r"\bsystem[\s\\]*+\(|@[\s\\]*+[A-Z_]|\|", re.ASCII | r
 _TEXT_OF_AWK = re.compile(r'"(?:\\.|[^"\\\n])*+"|#[^\n\\]*+(?![^\n])', re.DOTALL)  # or a comment
 # One that ends at the same slash, whether or not a slash in brackets ends it.
 _REGEX_OF_AWK = re.compile(
-    r"/(?:\\[^\n]|[^/\\\n\[]"
-    r"|\[\^?+\]?+(?:\[[:.=][^\]/\n]*+\]|\\[^\n]|[^\]\[/\\\n])*+\])++/"
+    r"/(?>(?:\\[^\n]|[^/\\\n\[]"
+    r"|\[\^?+\]?+(?>(?:\[[:.=][^\]/\n]*\]|\\[^\n]|[^\]\[/\\\n])*)\])+)/"
 )
 _CODE_OF_AWK = re.compile(r"(?:[ \t\r]|\\\r?\n)++|\w++|[^/\"#]", re.ASCII)
 _SLASH = re.compile("/")
@@ -177,7 +182,7 @@ def runs_another(argv: Words, start: int) -> bool:
     program, rest = program_of(argv[0]), argv[start:]
     if program in _RUNS_OPERANDS and _runs_operands(argv, start):
         return True
-    if program in _SEDS and not all(map(_PLAIN_SED.fullmatch, _scripts_of_sed(argv, start))):
+    if program in _SEDS and not all(map(_is_plain_sed, _scripts_of_sed(argv, start))):
         return True
     if program in _AWKS:
         argv, start = _without_values(argv, start)
@@ -243,6 +248,17 @@ def _runs_in_git(argv: Words, start: int) -> bool:
     """Tell whether a word from `start` on makes a subcommand of git run those behind it."""
     runs = any(word in ("run", "foreach") for word in argv[start:])
     return runs and any(map(_RUNNING_SUBCOMMANDS.match, argv[1:]))
+
+
+def _is_plain_sed(script: str) -> bool:
+    """Tell whether a script of sed is known to run no program and to write nothing."""
+    at = 0
+    while at < len(script):
+        piece = _PLAIN_SED.match(script, at)
+        if piece is None:
+            return False
+        at = piece.end()
+    return True
 
 
 def _without_values(argv: Words, start: int) -> tuple[list[str], int]:

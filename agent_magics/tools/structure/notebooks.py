@@ -42,7 +42,7 @@ _MAGIC = re.compile(
 )
 # A string, a comment, a sign behind a backslash, a bracket, the end of a line, or other signs.
 _PIECE = re.compile(
-    r"(\"\"\"|''')(?:\\.|(?!\1).)*+(?:\1)?|\"(?:\\.|[^\"\\\n])*+\"?|'(?:\\.|[^'\\\n])*+'?"
+    r"(\"\"\"|''')(?:\\.|(?!\1).)*(?:\1)?|\"(?:\\.|[^\"\\\n])*+\"?|'(?:\\.|[^'\\\n])*+'?"
     r"|#[^\n]*+|\\.?|[()\[\]{}\n]|[^\"'#\\()\[\]{}\n]++",
     re.DOTALL,
 )
