@@ -106,7 +106,6 @@ def _pattern_before(end: str) -> str:
     """Return the regex of one of sed's up to its end, a character that is written as in a regex.
 
     Whether a delimiter in brackets ends it depends on the version, so none may stand there.
-    (A possessive repetition of what repeats, or looks ahead, is matched wrongly by Python 3.11.2.)
     """
     return rf"(?>(?:\\[^c]|\[\^?\]?[^{end}\]\\\n]*\]|[^{end}\\\n\[])*){end}"
 
@@ -131,7 +130,7 @@ _SED_COMMAND = (
     + r"|y/(?:\\[^c]|[^/\\\n])*+/(?:\\[^c]|[^/\\\n])*+/"
     r"|[aic](?:\\.|[^\\\n])*+|[btT:][^\n;}]*+|[qQl]\s*+\d*+|[dDgGhHnNpPxz={}]"
 )
-_ADDRESSES = rf"(?:{_ADDRESS}(?:,\s*+{_ADDRESS})?+)?+\s*+!*+\s*+"
+_ADDRESSES = rf"(?>(?:{_ADDRESS}(?:,\s*+{_ADDRESS})?)?)\s*+!*+\s*+"
 # A piece of a script of sed that is known to neither run nor write anything.
 _PLAIN_SED = re.compile(rf"[\s;]|{_ADDRESSES}(?:{_SED_COMMAND})", re.DOTALL)
 _SED_EXPRESSION = re.compile(r"(?:-[nErsuz]*+e|--e[a-z]*+=?+)(.*)", re.DOTALL)
@@ -144,7 +143,7 @@ _REGEX_OF_AWK = re.compile(
     r"/(?>(?:\\[^\n]|[^/\\\n\[]"
     r"|\[\^?+\]?+(?>(?:\[[:.=][^\]/\n]*\]|\\[^\n]|[^\]\[/\\\n])*)\])+)/"
 )
-_CODE_OF_AWK = re.compile(r"(?:[ \t\r]|\\\r?\n)++|\w++|[^/\"#]", re.ASCII)
+_CODE_OF_AWK = re.compile(r"(?>(?:[ \t\r]|\\\r?\n)+)|\w++|[^/\"#]", re.ASCII)
 _SLASH = re.compile("/")
 _BEFORE_REGEX = re.compile(r"|[{};,(!~&|?:=\n]")
 _BEFORE_DIVISION = re.compile(

@@ -121,7 +121,7 @@ def test_a_script_is_allowed_by_all_its_commands(book, line):
         "./git status",
         "./bash -c 'git status'",
         "tools/sh -lc 'git status'",
-        "/work/bash -c 'git status'",
+        "/srv/bash -c 'git status'",
         "bash -c \"./bash -c 'git status'\"",
         "bash -c \"ls && sh -c './sh -c ls'\"",
         "/usr/bin/git status",

@@ -181,7 +181,7 @@ def test_a_command_line_means_these_commands(argv, commands):
     assert commands_of(argv) == commands
 
 
-ELSEWHERE = ["./", "../", "tools/", "/work/", "/tmp/", "/opt/conda/bin/", "/usr/local/bin/"]
+ELSEWHERE = ["./", "../", "tools/", "/srv/", "/tmp/", "/opt/conda/bin/", "/usr/local/bin/"]
 
 
 @pytest.mark.parametrize("shell", sorted(SHELLS - {"fish"}))
