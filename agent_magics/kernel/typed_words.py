@@ -4,6 +4,7 @@ A shell would take out the backslashes of ``C:\data`` and ``\frac``, and quotes 
 """
 
 import re
+from collections.abc import Sequence
 
 from agent_magics.protocol.errors import FatalError
 
@@ -28,6 +29,17 @@ def split_words(line: str) -> list[str]:
         FatalError: a quotation mark has no partner, or more follows it.
     """
     return [_read(word) for word in _WORD.finditer(line)]
+
+
+def unquoted(words: Sequence[str]) -> str:
+    """Return the words of a text without the quotes around all of it.
+
+    IPython takes a line that ends in "?" for a question of its own, unless that is in quotes.
+    """
+    text = " ".join(words)
+    sign, inner = text[:1], text[1:-1]
+    is_quoted = len(text) > 1 and sign == text[-1] and sign in "'\"" and sign not in inner
+    return inner if is_quoted else text
 
 
 def _read(word: re.Match[str]) -> str:

@@ -86,8 +86,9 @@ class RowAnswer:
     @property
     def spent(self) -> float | None:
         """USD that it took, None where that is not known: an error without tokens took none."""
-        is_free = self.error is not None and not self.tokens
-        return self.cost or 0.0 if is_free else self.cost
+        if self.error is not None and not self.tokens:
+            return self.cost or 0.0
+        return self.cost
 
 
 @dataclass(frozen=True, slots=True)

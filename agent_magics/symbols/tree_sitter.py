@@ -74,14 +74,9 @@ _BOUND = ("identifier", "shorthand_property_identifier_pattern")
 _FUNCTION_VALUES = ("arrow_function", "function_expression", "generator_function")
 _FUNCTIONS = ("statement_block", "block", *_FUNCTION_VALUES)
 _STRINGS = ("template_string", "string", "string_literal", "raw_string_literal")
-# What stands around a definition and belongs to it.
-_AROUND = (
-    "export_statement",
-    "ambient_declaration",
-    "decorated_definition",
-    "lexical_declaration",
-    "variable_declaration",
-)
+# What stands around a definition and belongs to it; the last two where they hold no other.
+_AROUND_ONE = ("export_statement", "ambient_declaration", "decorated_definition")
+_AROUND = (*_AROUND_ONE, "lexical_declaration", "variable_declaration")
 _DEEPEST = 200
 # What is not inside a function, though it has a body.
 _OPEN = ("internal_module", "module", "class_definition")
@@ -263,7 +258,7 @@ def _ends(node: Any) -> tuple[Any, Any]:
 
 def _belongs(node: Any, parent: Any) -> bool:
     return parent.type in _AROUND and (
-        parent.type in _AROUND[:3] or len(parent.named_children) == 1
+        parent.type in _AROUND_ONE or len(parent.named_children) == 1
     )
 
 

@@ -196,8 +196,8 @@ def _is_unchanged(given: Any, bound: Any) -> bool:
     if kind is set or kind is frozenset:
         return given == bound and {*map(type, given)} == {*map(type, bound)}
     if kind is dict:  # the copy has the same order
-        keys = len(given) == len(bound) and all(map(_is_unchanged, given, bound))
-        return keys and all(map(_is_unchanged, given.values(), bound.values()))
+        has_same_keys = len(given) == len(bound) and all(map(_is_unchanged, given, bound))
+        return has_same_keys and all(map(_is_unchanged, given.values(), bound.values()))
     return kind in _PLAIN and (given == bound or (given != given and bound != bound))
 
 

@@ -1,6 +1,5 @@
 """``%agent WORD``: shows and controls the agents of this kernel, one function a word."""
 
-from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
@@ -35,7 +34,7 @@ from agent_magics.kernel.commands.welcome import show_welcome
 from agent_magics.kernel.commands.words import Command, Returned, help_table
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.kernel.questions.ways import stdin_allowed
-from agent_magics.kernel.typed_words import split_words
+from agent_magics.kernel.typed_words import split_words, unquoted
 from agent_magics.project.instructions import (
     describe_instructions,
     describe_problems,
@@ -177,7 +176,7 @@ def _stop(notebook: NotebookAgents, agent: Agent, **options: bool) -> None:
 
 def _steer(_notebook: NotebookAgents, agent: Agent, *words: str) -> str:
     """Send a message to a running agent: ``steer [--name NAME] TEXT``; "in quotes" before a ?."""
-    agent.steer(_unquoted(words))
+    agent.steer(unquoted(words))
     return f"Agent {code_span(agent.name)} hears it as soon as its running calls end."
 
 
@@ -192,21 +191,12 @@ def _drop(notebook: NotebookAgents, agent: Agent, number: int) -> str:
 def _queue(_notebook: NotebookAgents, agent: Agent, *words: str) -> str:
     """Queue a prompt behind the running one, and list the queued ones."""
     if words:
-        agent.queue(_unquoted(words))
+        agent.queue(unquoted(words))
     lines = [
         f"{n}. {code_span(brief_line(each.text, _HISTORY_WIDTH))}"
         for n, each in enumerate(agent.queued, 1)
     ]
     return "\n".join(lines) or "No prompt is queued."
-
-
-def _unquoted(words: Sequence[str]) -> str:
-    """Return a text without the quotes around it.
-
-    IPython takes a line that ends in "?" for a question of its own, unless that is in quotes.
-    """
-    text = " ".join(words)
-    return text[1:-1] if len(text) > 1 and text[0] == text[-1] in "'\"" else text
 
 
 def _answer(notebook: NotebookAgents, *answers: str, unattended: bool = False) -> str:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magics.kernel.typed_words import split_words
+from agent_magics.kernel.typed_words import split_words, unquoted
 from agent_magics.protocol.errors import FatalError
 
 TEXTS = st.text(st.sampled_from(" \t\\{}=/ab.'$^*[]()é-"), max_size=20)
@@ -58,3 +58,17 @@ def test_a_long_line_costs_no_more_than_its_length(piece: str) -> None:
     with suppress(FatalError):
         split_words(f'"{piece * 20_000}')
     assert process_time() - began < 2
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('"Which month?"', "Which month?"),
+        ("'it is \"late\"'", 'it is "late"'),
+        ('"late" or "fees"', '"late" or "fees"'),
+        ('"', '"'),
+        ("", ""),
+    ],
+)
+def test_quotes_around_all_of_a_text_are_none_of_it(text, words):
+    assert unquoted(text.split(" ")) == words

@@ -8,6 +8,7 @@ from agent_magics.app import Agent, conversations
 from agent_magics.engine.conversation import Conversation
 from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
+from agent_magics.kernel.typed_words import unquoted
 from agent_magics.protocol.errors import FatalError
 from agent_magics.records.index import RecordedConversation, matching
 from agent_magics.records.places import rollout_folder
@@ -19,7 +20,6 @@ from agent_magics.text.brief import number_of
 
 _MOST_SHOWN = 20
 _SHORT_ID = 8
-_QUOTED = re.compile(r"""(["'])((?:(?!\1).)+)\1""")
 _WORD = re.compile(r"""(["'])(.+?)\1(?!\S)|(\S+)""")  # some in quotes belong together
 
 
@@ -50,9 +50,7 @@ def _change(notebook: NotebookAgents, act: str, which: str) -> str:
 
 def _rename(notebook: NotebookAgents, which: str, *words: str) -> str:
     """Give the conversation with a number or an id a name."""
-    chosen, name = _chosen(notebook, which), " ".join(words)
-    if quoted := _QUOTED.fullmatch(name):
-        name = quoted[2]
+    chosen, name = _chosen(notebook, which), unquoted(words)
     here = (each for each in notebook.agents.values() if each.session.conversation.id == chosen.id)
     agent = next(here, None) or notebook.agent_named()
     agent.session.rename(chosen.id, name)
