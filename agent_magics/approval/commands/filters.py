@@ -36,7 +36,8 @@ def _substitution(sign: str) -> str:
 _SED_COMMAND = (
     "|".join(map(_substitution, map(re.escape, "/|#,:@!%_")))
     + r"|y/(?:\\[^c]|[^/\\\n])*+/(?:\\[^c]|[^/\\\n])*+/"
-    r"|[aic](?:\\.|[^\\\n])*+|[btT:][^\n;}]*+|[qQl]\s*+\d*+|[dDgGhHnNpPxz={}]"
+    r"|[aic](?:\\.|[^\\\n])*+|[qQl]\s*+\d*+|[dDgGhHnNpPxz={}]"
+    r"|[btT:][ \t]*+[^\s;}]*+"  # GNU's reads what is behind a label as the next command
 )
 _ADDRESSES = rf"(?>(?:{_ADDRESS}(?:,\s*+{_ADDRESS})?)?)\s*+!*+\s*+"
 # A piece of a script of sed that is known to neither run nor write anything.
