@@ -85,7 +85,10 @@ _OPTION_OF_SSH = re.compile(r"(?:-o)?\s*+(?:\w*(?:command|provider)|xauthlocatio
 _COMMAND_OF_PAGER = re.compile(r"\+(?!(?:\d*[GgFp]?|/[ -~]*)\Z)", re.DOTALL)
 _COMMAND_OF_EDITOR = re.compile(r"\+(?!(?:\d*|\$)\Z)", re.DOTALL)
 _RUNNING_WORDS = {
-    "git": re.compile(r"ext::"),
+    "git": re.compile(
+        r"ext::|merge-index\Z|--(?:setup|authors-prog)\b"
+        r"|--(?:tree|index|parent|msg|commit|env|tag-name)-filter\b"
+    ),
     "go": re.compile(r".*-ext(?:ld|ar)\b", re.DOTALL),  # in the flags of its linker
     "make": re.compile(r"(?:\.?SHELL(?:FLAGS)?|MAKE|MAKEFILES|\w*MAKEFLAGS)\s*+[:?+!]*+="),
     **dict.fromkeys(("ssh", "scp", "sftp"), _OPTION_OF_SSH),

@@ -239,6 +239,10 @@ def test_no_word_that_is_covered_leads_out(prefix, rest):
             "git submodule foreach x",
             "git bisect run x",
             "git send-email --to-cmd=x",
+            "git filter-branch --tree-filter x",
+            "git filter-branch --setup x --prune-empty",
+            "git svn fetch --authors-prog=x",
+            "git merge-index x -a",
         ),
     ],
 )
