@@ -59,12 +59,14 @@ export class Follow {
     this._followed = id;
     this._cell = cell;
     this._scroller = scrollerOf(cell);
+    this._top = this._scroller.scrollTop;
     for (const input of INPUTS) {
       this._scroller.addEventListener(input, this._onInput, { passive: true });
     }
     this._scroller.addEventListener('scroll', this._onScroll, { passive: true });
     this._panel.node.append(this._button);
     this._resized.observe(cell);
+    this._resized.observe(cell.parentElement ?? cell); // cells above push it out of sight
   }
 
   private _leave(): void {
@@ -94,6 +96,7 @@ export class Follow {
     const reads = focus !== null && this._cell?.querySelector('.jp-OutputArea')?.contains(focus);
     if (this._follows && !reads && this._below > 0 && this._scroller !== null) {
       this._scroller.scrollTop += this._below;
+      this._top = this._scroller.scrollTop;
     } else if (!this._follows) {
       this._button.hidden = this._below <= NEAR;
     }
@@ -113,9 +116,13 @@ export class Follow {
   };
 
   private _onScroll = (): void => {
-    if (performance.now() - this._inputAt < BY_READER) {
-      this._follows = this._below <= NEAR;
-      this._button.hidden = this._follows;
+    const before = this._top;
+    this._top = this._scroller?.scrollTop ?? 0;
+    const near = this._below <= NEAR;
+    // Down go our own scrolls, too, and JupyterLab's to the next cell: meanwhile the cell has grown.
+    if (performance.now() - this._inputAt < BY_READER && (near || this._top < before)) {
+      this._follows = near;
+      this._button.hidden = near;
     }
   };
 
@@ -127,6 +134,7 @@ export class Follow {
   private _cell: HTMLElement | null = null;
   private _scroller: HTMLElement | null = null;
   private _follows = false;
+  private _top = 0; // where the scroller stood last
   private _inputAt = -Infinity;
 }
 

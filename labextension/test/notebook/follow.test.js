@@ -90,6 +90,31 @@ test('who scrolls up while two agents are at work is left there', () => {
   assert.equal(observed.size, 1);
 });
 
+test('a cell that grows before the page tells of a scroll is followed on', () => {
+  page.scrollTop = 0;
+  let height = 1_000;
+  const cell = { model: { id: 'a' }, node: element() };
+  cell.node.getBoundingClientRect = () => ({ top: 0, bottom: height - page.scrollTop });
+  const follow = new Follow({ node: element(), content: { widgets: [cell] } });
+  tell(follow, 'a');
+  page.onkeydown({ type: 'keydown' }); // of another cell that is run
+  height = 1_300;
+  page.onscroll();
+  resize();
+  assert.equal(page.scrollTop, 800);
+  follow.dispose();
+});
+
+test('a followed cell stays in sight where one above it grows', () => {
+  const cell = { model: { id: 'a' }, node: element() };
+  const all = (cell.node.parentElement = element());
+  globalThis.getComputedStyle = () => ({ overflowY: 'auto' });
+  const follow = new Follow({ node: element(), content: { widgets: [cell] } });
+  follow.begin('a');
+  assert.deepEqual([...observed], [cell.node, all]);
+  follow.dispose();
+});
+
 test('a followed cell that is moved is followed on, as far as its reader wants', () => {
   for (const scrolls of [false, true]) {
     page.scrollTop = 0;
