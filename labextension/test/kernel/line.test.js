@@ -87,7 +87,8 @@ test('what a kernel still says while it ends is not heard; the next one is', asy
   assert.deepEqual(heard, ['welcome', 'welcome']);
 });
 
-test('a kernel that ends while it opens a subshell lets nobody in', async () => {
+test('a kernel that ends while it opens a subshell lets nobody in', async t => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
   const kernel = new BusyKernel();
   kernel.supportsSubshells = true;
   let started;
@@ -99,7 +100,10 @@ test('a kernel that ends while it opens a subshell lets nobody in', async () => 
   const line = new Line(kernel, () => ({}));
   const heard = [];
   line.heard.connect((_, { type }) => heard.push(type));
-  await line.begin();
+  const begun = line.begin();
+  await new Promise(setImmediate);
+  t.mock.timers.tick(5_000); // it knocks though none has started yet
+  await begun;
   kernel.letIn(0);
   line.forget();
   started();

@@ -36,7 +36,7 @@ class Counted extends Set {
 }
 
 /** A notebook with one agent's cell, a kernel that lets its page in, and the link between them. */
-async function connect() {
+async function connect(t) {
   const heard = { iopub: null };
   const kernel = {
     id: 'k',
@@ -78,6 +78,10 @@ async function connect() {
   };
   const [work, around] = [new Work(), new Around()];
   const link = new Link(panel, kernel, new PageTools(), work, around, () => ({}));
+  t.after(() => {
+    t.mock.timers.reset();
+    link.dispose(); // else it waits for answers, and node for it
+  });
   await new Promise(setImmediate);
   const say = async data => {
     const message = { header: { msg_type: 'comm_msg' }, parent_header: {} };
@@ -88,16 +92,16 @@ async function connect() {
   return { around, kernel, link, panel, say, work };
 }
 
-test('with the extension in the kernel its agents go from the page', async () => {
-  const { around, panel, say, work } = await connect();
+test('with the extension in the kernel its agents go from the page', async t => {
+  const { around, panel, say, work } = await connect(t);
   await say({ type: 'helper', cell: 'cell', agent: 'a', doing: 'explore-1: looks', elapsed: 5 });
   assert.deepEqual([work.runs.length, around.places.length, panel.node.classList.size], [1, 1, 1]);
   await say({ type: 'goodbye' });
   assert.deepEqual([work.runs.length, around.places.length, panel.node.classList.size], [0, 0, 0]);
 });
 
-test('a view that is closed asks no more, nor listens to its notebook, which another view shows', async () => {
-  const { kernel, link, panel } = await connect();
+test('a view that is closed asks no more, nor listens to its notebook, which another view shows', async t => {
+  const { kernel, link, panel } = await connect(t);
   const { model, saveState } = panel.context;
   const listeners = [model.cells.changed, saveState, kernel.anyMessage, kernel.statusChanged];
   assert.deepEqual(listeners.map(({ size }) => size), [1, 1, 1, 1]);
@@ -109,7 +113,7 @@ test('a view that is closed asks no more, nor listens to its notebook, which ano
 });
 
 test('after cells have changed the kernel is asked for marks: a moved one is drawn anew, without its own', async t => {
-  const { kernel, link, panel } = await connect();
+  const { kernel, link, panel } = await connect(t);
   const asked = [];
   kernel.sendControlMessage = ({ content }) => asked.push(content.data.about);
   t.mock.timers.enable({ apis: ['setTimeout'] });
