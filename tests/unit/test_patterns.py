@@ -1,4 +1,4 @@
-"""The regular expressions of the package mean the same in each Python."""
+"""The regular expressions that modules of the package hold mean the same in each Python."""
 
 import importlib
 import pkgutil
@@ -67,6 +67,14 @@ def in_atomic_groups(tree: Any) -> Any:
             greedy = _parser.SubPattern(tree.state, [(_constants.MAX_REPEAT, each[1])])
             tree[place] = (_constants.ATOMIC_GROUP, greedy)
     return tree
+
+
+@pytest.mark.parametrize(
+    ("pattern", "delicate"),
+    [("(?:a*b)*+", True), ("(?:(?!b).)*+", True), ("(?:ab)*+c*", False), ("(?>(?:a*b)*)", False)],
+)
+def test_what_repeats_possessively_is_looked_into(pattern, delicate):
+    assert is_delicate(re.compile(pattern)) is delicate
 
 
 DELICATE = {name: each for name, each in all_patterns().items() if is_delicate(each)}

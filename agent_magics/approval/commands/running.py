@@ -105,7 +105,6 @@ _RUNS_OPERANDS = names(
 _NO_PROGRAM = re.compile(r"-.*|\w+=.*|[\d.]+[smhd]?", re.DOTALL)
 _PROGRAM = re.compile(r"[A-Za-z./][^=]*", re.DOTALL)
 
-
 # Subcommands of git in which these options do not run a program.
 _HARMLESS = {
     ("git", "push", "-u"),

@@ -59,7 +59,7 @@ export class Follow {
     this._followed = id;
     this._cell = cell;
     this._scroller = scrollerOf(cell);
-    this._top = this._scroller.scrollTop;
+    this._scrolledTo = this._scroller.scrollTop;
     for (const input of INPUTS) {
       this._scroller.addEventListener(input, this._onInput, { passive: true });
     }
@@ -96,7 +96,7 @@ export class Follow {
     const reads = focus !== null && this._cell?.querySelector('.jp-OutputArea')?.contains(focus);
     if (this._follows && !reads && this._below > 0 && this._scroller !== null) {
       this._scroller.scrollTop += this._below;
-      this._top = this._scroller.scrollTop;
+      this._scrolledTo = this._scroller.scrollTop;
     } else if (!this._follows) {
       this._button.hidden = this._below <= NEAR;
     }
@@ -116,11 +116,11 @@ export class Follow {
   };
 
   private _onScroll = (): void => {
-    const before = this._top;
-    this._top = this._scroller?.scrollTop ?? 0;
+    const before = this._scrolledTo;
+    this._scrolledTo = this._scroller?.scrollTop ?? 0;
     const near = this._below <= NEAR;
     // Down go our own scrolls, too, and JupyterLab's to the next cell: meanwhile the cell has grown.
-    if (performance.now() - this._inputAt < BY_READER && (near || this._top < before)) {
+    if (performance.now() - this._inputAt < BY_READER && (near || this._scrolledTo < before)) {
       this._follows = near;
       this._button.hidden = near;
     }
@@ -134,7 +134,7 @@ export class Follow {
   private _cell: HTMLElement | null = null;
   private _scroller: HTMLElement | null = null;
   private _follows = false;
-  private _top = 0; // where the scroller stood last
+  private _scrolledTo = 0;
   private _inputAt = -Infinity;
 }
 
