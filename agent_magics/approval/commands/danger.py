@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from agent_magics.approval.commands.destructive import CHECKS, danger_in_git_command, expanded
+from agent_magics.approval.commands.git import OPTIONS_WITH_VALUE, place_of_subcommand
 from agent_magics.approval.commands.place import CommandPlace, Effort, TooLongToJudge
 from agent_magics.approval.commands.script import SHELLS, LooseLexer
 from agent_magics.approval.commands.words import Words, names, program_of
@@ -25,10 +26,6 @@ _WRAPPERS = names(
 _ADDS_TARGETS = names("xargs parallel")
 # The options by which xargs puts what it adds in the place of a text.
 _REPLACES = re.compile(r"-[0oprtx]*I(.*)|-[0oprtx]*i(.+)|--replace=(.+)", re.DOTALL)
-_GIT_OPTIONS_WITH_VALUE = names(
-    "-C -c --git-dir --work-tree --namespace --exec-path --super-prefix --config-env "
-    "--attr-source --shallow-file"
-)
 _DEEPEST = 6  # nesting depth of scripts
 _NEAR = 200  # characters of context around a match
 _SCRIPT_LIKE = re.compile(r"[\s;&|()]")
@@ -132,10 +129,7 @@ def without_global_options(words: Words) -> list[str]:
     """Return a git command without the options before its subcommand; other commands unchanged."""
     if not words or program_of(words[0]) != "git":
         return list(words)
-    at = 1
-    while at < len(words) and words[at].startswith("-"):
-        at += 2 if words[at] in _GIT_OPTIONS_WITH_VALUE else 1
-    return ["git", *words[at:]]
+    return ["git", *words[place_of_subcommand(words) :]]
 
 
 def _danger_from(argv: Words, start: int, place: CommandPlace, depth: int) -> str:
@@ -155,13 +149,11 @@ def _danger_from(argv: Words, start: int, place: CommandPlace, depth: int) -> st
 
 
 def _danger_in_git(words: Words, place: CommandPlace, depth: int) -> str:
-    position, settings = 0, list[str]()
-    while position < len(words) and words[position].startswith("-"):
-        if words[position] in _GIT_OPTIONS_WITH_VALUE:
-            settings += words[position + 1 : position + 2]
-            position += 1
-        position += 1
-    for setting in settings:
+    argv = ["git", *words]
+    at = place_of_subcommand(argv)
+    for option, setting in pairwise(argv[:at]):
+        if option not in OPTIONS_WITH_VALUE:
+            continue
         name, _, value = setting.partition("=")
         if name.lower() == "clean.requireforce":
             return "it deletes files that git does not know"
@@ -169,7 +161,7 @@ def _danger_in_git(words: Words, place: CommandPlace, depth: int) -> str:
             script = value[1:] if value.startswith("!") else f"git {value}"
             if reason := _danger_in_script(script, place, depth + 1):
                 return reason
-    return danger_in_git_command(words[position:])
+    return danger_in_git_command(argv[at:])
 
 
 def _danger_in_words(words: Words, place: CommandPlace, depth: int) -> str:

@@ -8,7 +8,13 @@ network and not read hidden files; without a sandbox they need approval.
 import re
 from collections.abc import Callable
 
-from agent_magics.approval.commands.words import Words, is_option
+from agent_magics.approval.commands.words import Words, is_option, names
+
+# Options before a subcommand whose value is the next word.
+OPTIONS_WITH_VALUE = names(
+    "-C -c --git-dir --work-tree --namespace --exec-path --super-prefix --config-env "
+    "--attr-source --shallow-file"
+)
 
 # Environment for git in a read-only sandbox: it does not refresh its index, and runs no program
 # that a repository's configuration names for every command (git-config(1), GIT_CONFIG_COUNT).
@@ -104,6 +110,16 @@ def _shows_named(option: str) -> bool:
     """Tell whether git with this option shows the named files' contents and no others."""
     known = _OF_CONTENT.fullmatch(option) or _SAYS_NO_CONTENT.fullmatch(option)
     return bool(known) and option not in _SHOWS_MORE
+
+
+def place_of_subcommand(words: Words) -> int:
+    """Return which word of a git command is its subcommand; the number of words if there is
+    none.
+    """
+    at = 1
+    while at < len(words) and words[at].startswith("-"):
+        at += 2 if words[at] in OPTIONS_WITH_VALUE else 1
+    return min(at, len(words))
 
 
 def git_only_reads(

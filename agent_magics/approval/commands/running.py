@@ -9,6 +9,7 @@ are: `make -f x`, `make -C ../x`, `ssh -o ProxyCommand=x`.
 import re
 
 from agent_magics.approval.commands.filters import may_run_in_awk, may_run_in_sed, without_values
+from agent_magics.approval.commands.git import place_of_subcommand
 from agent_magics.approval.commands.script import is_shell
 from agent_magics.approval.commands.words import Words, names, program_of
 
@@ -16,6 +17,10 @@ _TARS = ("tar", "gtar", "bsdtar")
 _SEDS = ("sed", "gsed")
 _AWKS = ("awk", "gawk", "mawk", "nawk")
 _EDITORS = ("vi", "vim", "nvim", "view", "ex")
+_COMPILERS = ("cc", "gcc", "c++", "g++", "clang", "clang++", "gfortran")
+_CONNECTING = ("nc", "ncat", "netcat")
+_SQLITES = ("sqlite3", "duckdb")
+_MYSQLS = ("mysql", "mariadb")
 
 # Options by which a program runs another one; abbreviations of long ones count. "git" covers every
 # subcommand.
@@ -26,6 +31,7 @@ _RUNNING_OPTIONS: dict[str, tuple[str, ...]] = {
         *("--config", "--template", "--paginate", "-x", "-u", "--git-dir", "--work-tree"),
         *("--output", "--separate-git-dir", "--gpg-sign", "-S"),
         *("--sendmail-cmd", "--to-cmd", "--cc-cmd", "--smtp-server"),
+        *("--access-hook", "--httpd", "--unsafe-paths"),
     ),
     **dict.fromkeys(
         _TARS,
@@ -33,6 +39,7 @@ _RUNNING_OPTIONS: dict[str, tuple[str, ...]] = {
             *("--to-command", "--checkpoint-action", "--use-compress-program", "-I", "-F"),
             *("--info-script", "--new-volume-script", "--rsh-command", "--rmt-command"),
             *("--files-from", "-T"),  # a line of the list may be an option
+            *("--absolute-names", "--absolute-paths", "-P"),  # an archive says where it is written
         ),
     ),
     "find": (
@@ -73,6 +80,19 @@ _RUNNING_OPTIONS: dict[str, tuple[str, ...]] = {
     "zip": ("-TT", "--unzip-command"),
     "tree": ("-o",),
     "diff": ("--paginate", "-l"),
+    **dict.fromkeys(_CONNECTING, ("-e", "-c", "--exec", "--sh-exec", "--lua-exec")),
+    "cpio": ("--rsh-command",),
+    "unzip": ("-:",),
+    "hg": ("--config", "-R", "--repository", "--cwd"),
+    "svn": ("--diff-cmd", "--diff3-cmd", "--editor-cmd", "--config-dir", "--config-option"),
+    "mypy": ("--python-executable", "--install-types"),
+    "pylint": ("--init-hook", "--load-plugins"),
+    **dict.fromkeys(("ag", "ack", "delta"), ("--pager", "--ackrc")),
+    **dict.fromkeys(_SQLITES, ("-cmd", "-init")),
+    "psql": ("-f", "--file", "-o", "--output", "-L", "--log-file"),
+    **dict.fromkeys(
+        _MYSQLS, ("--pager", "--tee", "--init-command", "--plugin-dir", "--defaults-file")
+    ),
     "pandoc": ("--filter", "-F", "--lua-filter", "-L", "--pdf-engine", "-d", "--defaults"),
 }
 # Programs whose option -C names the folder in which they work.
@@ -84,14 +104,29 @@ _OPTION_OF_SSH = re.compile(r"(?:-o)?\s*+(?:\w*(?:command|provider)|xauthlocatio
 # A line's number, the end and a plain search begin no command.
 _COMMAND_OF_PAGER = re.compile(r"\+(?!(?:\d*[GgFp]?|/[ -~]*)\Z)", re.DOTALL)
 _COMMAND_OF_EDITOR = re.compile(r"\+(?!(?:\d*|\$)\Z)", re.DOTALL)
+# Its own commands but for those that only print, and functions that load or write a file.
+_COMMAND_OF_SQLITE = re.compile(
+    r"\s*\.(?!(?:tables|schema|databases|indexes|dump|headers|mode)\b)"
+    r"|.*\b(?:load_extension|edit|writefile)\b",
+    re.DOTALL | re.IGNORECASE,
+)
+_COMMAND_OF_PSQL = re.compile(r".*(?:\\(?!d|x|z|t|q|\?|l(?!o))|\bprogram\b)", re.DOTALL | re.I)
+_COMMAND_OF_MYSQL = re.compile(
+    r".*(?:\\[!PT.]|\b(?:system|pager|tee|source|outfile|dumpfile)\b)", re.DOTALL | re.I
+)
 _RUNNING_WORDS = {
     "git": re.compile(
-        r"ext::|merge-index\Z|--(?:setup|authors-prog)\b"
+        r"ext::|(?:merge-index|checkout-index|remote-ext)\Z|--(?:setup|authors-prog)\b"
         r"|--(?:tree|index|parent|msg|commit|env|tag-name)-filter\b"
     ),
     "go": re.compile(r".*-ext(?:ld|ar)\b", re.DOTALL),  # in the flags of its linker
     "make": re.compile(r"(?:\.?SHELL(?:FLAGS)?|MAKE|MAKEFILES|\w*MAKEFLAGS)\s*+[:?+!]*+="),
     **dict.fromkeys(("ssh", "scp", "sftp"), _OPTION_OF_SSH),
+    **dict.fromkeys(_COMPILERS, re.compile(r"@|-B|--?specs|-wrapper|-fplugin|-load|-Xclang")),
+    "gh": re.compile(r"(?:alias|config|extensions?|ext)\Z"),
+    **dict.fromkeys(_SQLITES, _COMMAND_OF_SQLITE),
+    "psql": _COMMAND_OF_PSQL,
+    **dict.fromkeys(_MYSQLS, _COMMAND_OF_MYSQL),
     **dict.fromkeys(("less", "more"), _COMMAND_OF_PAGER),
     **dict.fromkeys(_EDITORS, _COMMAND_OF_EDITOR),
 }
@@ -105,27 +140,21 @@ _RUNS_OPERANDS = names(
 _NO_PROGRAM = re.compile(r"-.*|\w+=.*|[\d.]+[smhd]?", re.DOTALL)
 _PROGRAM = re.compile(r"[A-Za-z./][^=]*", re.DOTALL)
 
-# Subcommands of git in which these options do not run a program.
-_HARMLESS = {
-    ("git", "push", "-u"),
-    ("git", "push", "--set-upstream"),
-    ("git", "add", "-u"),
-    ("git", "branch", "-u"),
-    ("git", "commit", "-u"),
-    ("git", "status", "-u"),
-    ("git", "stash", "-u"),
-    ("git", "diff", "-u"),
-    ("git", "log", "-u"),
-    ("git", "show", "-u"),
-    ("git", "cherry-pick", "-x"),
-    ("git", "commit", "-S"),
-    ("git", "commit", "-c"),
-    ("git", "log", "-S"),
-    ("git", "diff", "-S"),
-    ("git", "diff", "-c"),
-    ("git", "log", "-c"),
-    ("git", "switch", "-c"),
+# Options that run no program behind these subcommands of git.
+_HARMLESS_IN_GIT = {
+    "add": ("-u",),
+    "branch": ("-u",),
+    "cherry-pick": ("-x",),
+    "commit": ("-u", "-S", "-c"),
+    "diff": ("-u", "-S", "-c"),
+    "log": ("-u", "-S", "-c"),
+    "push": ("-u",),
+    "show": ("-u",),
+    "stash": ("-u",),
+    "status": ("-u",),
+    "switch": ("-c",),
 }
+_READING_CONFIG = names("--get --get-all --get-regexp --list -l get list")
 
 
 def runs_another(argv: Words, start: int) -> bool:
@@ -142,22 +171,16 @@ def runs_another(argv: Words, start: int) -> bool:
         rest = argv[start:]
         if may_run_in_awk(argv, start):
             return True
-    if program == "git" and _runs_in_git(argv, start):
-        return True
     if program in _TARS and start < 2 <= len(argv):
         rest = [f"-{argv[1].removeprefix('-')}", *argv[2:]]  # `tar cIf` is `tar -cIf`
     running = _RUNNING_WORDS.get(program)
     if running and any(map(running.match, rest)):
         return True
+    if program == "git":
+        return _runs_in_git(argv, start)
     if program in _ENTERING:
         rest = _without_folders_below(rest)
-    options = _RUNNING_OPTIONS.get(program, ())
-    subcommand = next((word for word in argv[1:] if not word.startswith("-")), "")
-    return any(
-        (program, subcommand, option) not in _HARMLESS
-        for word in rest
-        for option in _options_in(word, options)
-    )
+    return any(_options_in(word, _RUNNING_OPTIONS.get(program, ())) for word in rest)
 
 
 def _runs_operands(argv: Words, start: int) -> bool:
@@ -186,9 +209,29 @@ def _without_folders_below(words: Words) -> list[str]:
 
 
 def _runs_in_git(argv: Words, start: int) -> bool:
-    """Tell whether a word from `start` on makes a subcommand of git run those behind it."""
-    runs = any(word in ("run", "foreach") for word in argv[start:])
-    return runs and any(map(_RUNNING_SUBCOMMANDS.match, argv[1:]))
+    """Tell whether a word from `start` on makes git run another program, now or later."""
+    at = place_of_subcommand(argv)
+    options = _RUNNING_OPTIONS["git"]
+    # The configuration of a repository elsewhere, or of a folder taken for one, names programs.
+    above = _without_folders_below(argv[start:at])
+    if any(_options_in(word, (*options, "-C", "--bare")) for word in above):
+        return True
+    subcommand, below = "".join(argv[at : at + 1]), argv[max(start, at + 1) :]
+    if subcommand == "config" and start <= at and _sets_programs(below):
+        return True
+    if _RUNNING_SUBCOMMANDS.match(subcommand) and any(word in ("run", "foreach") for word in below):
+        return True
+    harmless = _HARMLESS_IN_GIT.get(subcommand, ())
+    return any(option not in harmless for word in below for option in _options_in(word, options))
+
+
+def _sets_programs(words: Words) -> bool:
+    """Tell whether `git config` with these words may set the name of a program."""
+    words = [word for word in words if word not in ("--global", "--local")]
+    if words and words[0] in _READING_CONFIG:
+        return False
+    is_name = bool(words) and words[0] in ("user.name", "user.email")
+    return not is_name or any(word.startswith("-") for word in words[1:])
 
 
 def _options_in(word: str, options: tuple[str, ...]) -> list[str]:

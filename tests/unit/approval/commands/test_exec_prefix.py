@@ -81,7 +81,7 @@ def test_a_prefix_is_offered_of_what_is_known_whole(line, prefix):
         *(
             "ruff check --config x",
             "cmake -E x",
-            "pylint --init-hook=x",
+            "pylint --errors-only x",
             "jupyter nbconvert --execute x",
         ),
     ],
@@ -377,6 +377,26 @@ make --directory=sub -j4
 make --directory sub..x all
 ninja -C build
 ssh host make -C /x
+git -C sub log
+git --no-pager -C sub/deeper diff
+git -C sub push -u origin main
+git config user.name x
+git config --global user.email a@b
+git config --get core.pager
+git config --list
+git branch -C a b
+git commit -C HEAD
+git clone --bare h
+gcc -O2 -Wall -DBUILD -o a a.c -lm
+gh pr list
+hg log -p
+mypy --strict a
+nc -z h 80
+sqlite3 db .tables
+sqlite3 db 'select a.b from a where c = 1.5'
+psql -c '\dt' db
+psql -c 'select 1' db
+mysql -e 'select 1' db
 """
 
 
@@ -428,6 +448,43 @@ make -C sub -f x
 make -f x -C sub
 make -C sub -C ..
 make -C -f x
+git -C .. status
+git -C /x log
+git --no-pager -C sub/../.. diff
+git --bare status
+git -C log log -x
+git config core.fsmonitor x
+git config --global alias.a !x
+git config --file x user.name y
+git config user.name x --file y
+git config set core.pager x
+git -C sub config core.pager x
+git remote-ext a x
+git checkout-index --prefix=/x
+git apply --unsafe-paths x
+tar xPf a
+tar xf a --absolute
+gcc -wrapper x a.c
+gcc -fplugin=x a.c
+gcc @x
+g++ -B. a.c
+clang -Xclang -load a.c
+gh alias set a !x
+gh extension exec x
+hg --config a.b=x log
+nc -e x h 1
+nc -lc x
+pylint --init-hook=x a.py
+sqlite3 db '.shell x'
+sqlite3 -cmd '.shell x' db
+duckdb db " .sh x"
+sqlite3 db "select load_extension('x')"
+psql -c '\! x'
+psql -c '\lo_export 1 x'
+psql -c "copy a to program 'x'"
+psql -f x
+mysql -e '\! x'
+mariadb -e 'system x'
 ninja -C ..
 ninja -C build -f x
 git bisect run x
@@ -462,9 +519,22 @@ def test_what_is_like_it_and_runs_something_is_known(line):
     assert runs_another([word.replace(r"\n", "\n") for word in shlex.split(line)], 1)
 
 
+@pytest.mark.parametrize("folder", ["add", "branch", "commit", "log", "push", "status", "switch"])
+@pytest.mark.parametrize("below", ["clone -u x h", "clone -c a.b=x h", "fetch -u x"])
+def test_a_folder_named_like_a_subcommand_of_git_is_none(folder, below):
+    assert runs_another(f"git -C {folder} {below}".split(), 1)
+
+
+@pytest.mark.parametrize("value", ["add", "log", "switch"])
+def test_options_before_the_subcommand_of_git_are_never_those_behind_it(value):
+    assert runs_another(f"git -c {value}.a=x {value}".split(), 1)
+
+
 @pytest.mark.parametrize(
     ("line", "start", "runs"),
     [
+        ("git -C /x status", 3, False),
+        ("git config core.pager x", 2, False),
         *(
             ("timeout 5 make all", 3, False),
             ("timeout 5 make -f x", 3, True),
