@@ -23,6 +23,7 @@ from agent_magics.exec.launcher.start import READY, failure_of, start_program
 from agent_magics.exec.launcher.tree import (
     descendants,
     foreground_group,
+    is_at_work,
     kill_tree,
     reap,
     send_signal,
@@ -44,6 +45,7 @@ from agent_magics.exec.launcher.wire import (
 
 _MOST_REFUSED = 20  # limit in an Ended message
 _LAST_MOMENT = 0.1  # seconds for processes that outlive the main process
+_LAST_MOMENTS = 1.0  # seconds in all while one of them is at work
 _READ_SIZE = 4096
 _COUNTS_EVERY = 1.0  # seconds between counts, where the number of processes is limited
 
@@ -146,6 +148,7 @@ class _Supervisor:
         self._told_to_end_early = set[int]()  # processes, before the program was started
         self._notifier: SeccompNotifier | None = None
         self._kill_at: float | None = None  # end of the grace period, on the monotonic clock
+        self._kill_at_latest = 0.0
         self._leftovers = 0
         self._refused: list[str] = []
         self._count_at = time.monotonic() + _COUNTS_EVERY
@@ -163,7 +166,7 @@ class _Supervisor:
                 if fd in self._handlers:
                     self._handlers[fd](event)
             if self._kill_at is not None and time.monotonic() >= self._kill_at:
-                self._kill()
+                self._end_grace()
             elif self._request.most_processes and time.monotonic() >= self._count_at:
                 self._count()
 
@@ -246,7 +249,8 @@ class _Supervisor:
         # Processes left over may be about to end: Python's resource tracker removes semaphores from
         # /dev/shm after its program. After SIGTERM they have their grace period too.
         elif self._status is not None and self._kill_at is None:
-            self._kill_at = time.monotonic() + _LAST_MOMENT
+            now = time.monotonic()
+            self._kill_at, self._kill_at_latest = now + _LAST_MOMENT, now + _LAST_MOMENTS
 
     def _on_launcher_gone(self, _: int) -> None:
         self._kill()
@@ -282,6 +286,14 @@ class _Supervisor:
         send_signal(tree, signal.SIGCONT)  # a stopped process could not handle it
         if self._kill_at is None:
             self._kill_at = time.monotonic() + self._request.grace
+
+    def _end_grace(self) -> None:
+        """Kill what is left, unless it cleans up and the machine is too busy to be soon done."""
+        now = time.monotonic()
+        if now < self._kill_at_latest and any(map(is_at_work, self._tree())):
+            self._kill_at = now + _LAST_MOMENT
+        else:
+            self._kill()
 
     def _kill(self) -> None:
         left_behind = self._status is not None

@@ -22,6 +22,7 @@ _LONGEST_PAUSE = 0.02
 
 # Indices of the fields of /proc/PID/stat after the program's name (man 5 proc_pid_stat)
 _STATE, _PARENT, _FOREGROUND = 0, 1, 5
+_AT_WORK = {b"R", b"D"}  # states: runnable, uninterruptible
 _REST = {b"T", b"t", b"Z", b"X"}  # states: stopped, traced, ended
 
 
@@ -231,6 +232,11 @@ def _children_of(pid: int) -> list[int]:
             ):
                 children += map(int, f.read().split())
     return children
+
+
+def is_at_work(pid: int) -> bool:
+    """Tell whether a thread of a process runs, waits for a processor or for a disk."""
+    return any(fields[_STATE] in _AT_WORK for fields in _read_threads(pid))
 
 
 def _read_threads(pid: int) -> list[list[bytes]]:

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Sequence
@@ -143,6 +144,8 @@ class Lab:
         self.folder.mkdir(parents=True)
         self._home = home
         self._port = free_port()
+        # Where its kernels have their sockets, whose paths have at most 107 bytes.
+        self._runtime = tempfile.TemporaryDirectory(prefix="agent-magics-lab-")
         self._front = front
         self._shared = shared
         for name, values in _SETTINGS.items():
@@ -164,7 +167,10 @@ class Lab:
 
     def __enter__(self) -> "Lab":
         own = {"JUPYTERLAB_SETTINGS_DIR": "settings", "JUPYTER_CONFIG_DIR": "config"}
-        own |= {"JUPYTERLAB_WORKSPACES_DIR": "workspaces", "JUPYTER_RUNTIME_DIR": "runtime"}
+        own |= {
+            "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
+            "JUPYTER_RUNTIME_DIR": self._runtime.name,
+        }
         own |= {"IPYTHONDIR": "ipython", "JUPYTER_PATH": "jupyter"}
         apps = {"lab": ("jupyterlab", "LabApp"), "notebook": ("notebook", "JupyterNotebookApp")}
         module, app = apps[self._front]
@@ -175,6 +181,8 @@ class Lab:
                 *(sys.executable, "-m", module, "--no-browser", "--allow-root"),
                 *("--ip=127.0.0.1", f"--port={self._port}", "--ServerApp.port_retries=0"),
                 *(f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={self.folder}"),
+                # A port that it finds free for a kernel may be another process's a moment later.
+                "--KernelManager.transport=ipc",
                 *("--LabApp.news_url=None", "--LabApp.extension_manager=readonly"),
                 f"--{app}.expose_app_in_browser=True",
                 f"--LabServerApp.labextensions_path={self._home / 'extensions'}",
@@ -206,6 +214,7 @@ class Lab:
             self._server.wait()
         finally:
             self._log.close()
+            self._runtime.cleanup()
 
     @property
     def log(self) -> str:

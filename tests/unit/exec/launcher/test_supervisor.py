@@ -331,6 +331,24 @@ def test_terminate_kills_after_the_grace_period_what_does_not_listen(launcher):
     assert time.monotonic() - began >= 0.2
 
 
+WORKING = """
+import os, time
+if not os.fork():
+    while time.process_time() < 0.2:
+        pass
+    print("cleaned up", flush=True)
+    time.sleep(1000)
+os._exit(0)
+"""
+
+
+def test_what_is_at_work_when_its_program_has_ended_may_go_on_a_moment(launcher):
+    command = launcher.spawn([sys.executable, "-S", "-c", WORKING])
+    command.finish()
+    assert command.ended.status == 0 and command.ended.leftovers == 1
+    assert b"cleaned up" in command.output
+
+
 def test_a_stopped_command_can_be_terminated(launcher):
     script = "trap 'echo bye; exit 5' TERM; echo ready; kill -STOP $$; sleep 1000"
     command = launcher.spawn(["bash", "-c", script], grace=20.0)
