@@ -6,8 +6,9 @@ pipes are served here, on the event loop. It is not sandboxed: it is the person'
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -102,8 +103,16 @@ def _commands_of(config: McpServerConfig) -> list[Sequence[str]]:
 
 def _is_fetching(words: Sequence[str]) -> bool:
     name = _PROGRAM_ENDING.sub("", program_of(words[0]))
-    subcommand = next((word for word in words[1:] if not word.startswith("-")), "")
-    return name in _FETCHING or (name, subcommand) in _FETCHING_WITH
+    return name in _FETCHING or any((name, word) in _FETCHING_WITH for word in _subcommands(words))
+
+
+def _subcommands(words: Sequence[str]) -> Iterator[str]:
+    """Yield the words that may be a program's subcommand: one behind an option may be its value."""
+    for before, word in pairwise(words):
+        if not word.startswith("-"):
+            yield word
+            if not before.startswith("-"):
+                return
 
 
 def start_of(config: McpServerConfig, workspace: Path) -> tuple[Path, list[str]]:

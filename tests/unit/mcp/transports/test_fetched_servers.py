@@ -53,6 +53,7 @@ def test_what_is_fetched_starts_elsewhere_and_is_told_where_the_workspace_is(lin
     "line",
     [
         *("npx.cmd x", "npm --yes exec x", "pnpm --silent dlx x", "uv -q tool run x"),
+        *("npm --prefix y exec x", "uv --directory y tool run x", "pnpm -C y --silent dlx x"),
         *("env npx x", "env -i A=b npx x", "env -S 'npx x'", "timeout 60 npx x", "nice uvx x"),
         *(
             "bash -c 'npx -y x'",
