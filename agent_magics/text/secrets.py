@@ -61,16 +61,19 @@ BEHIND_ESCAPE = r"(?<=\\[bfnrt])|(?<=\\u[0-9A-Fa-f]{4})"
 # Keys of providers and code hosts, to find those that are not known by value.
 _KEYS = "|".join(
     (
-        r"[sprk]k-[A-Za-z0-9_-]{20,}",  # OpenAI, Anthropic, OpenRouter, Stripe and others
-        r"gsk_[A-Za-z0-9]{30,}",
-        r"xai-[A-Za-z0-9]{30,}",
-        r"gh[pousr]_[A-Za-z0-9]{30,}",
+        r"[sprk]k-[A-Za-z0-9_-]{20,}",  # OpenAI, Anthropic, OpenRouter and others
+        r"[sprk]k_(?:live|test)_[A-Za-z0-9]{10,}",  # Stripe
+        r"(?:gsk_|xai-|csk-|pplx-|hf_|r8_|npm_|gh[pousr]_)[A-Za-z0-9]{30,}",
+        r"(?:nvapi-|tvly-|dckr_pat_|gl(?:pat|dt|rt|ft|cbt|ptt|soat)-|ya29\.)[\w-]{20,}",
         r"github_pat_\w{22,}",
-        r"glpat-[\w-]{20,}",
-        r"xox[abprs]-[\w-]{10,}",
+        r"(?:xox[a-z]|xapp)-[\w-]{10,}",  # Slack
         r"(?:AKIA|ASIA)[0-9A-Z]{16}\b",
         r"AIza[\w-]{35}",
-        r"hf_[A-Za-z0-9]{30,}",
+        r"dapi[0-9a-f]{32}",  # Databricks
+        r"SG\.[\w-]{16,80}\.[\w-]{16,}",  # SendGrid
+        r"pypi-AgE[IN][\w-]{50,}",
+        # What stands between the lines that begin and end it, in JSON too.
+        r"PRIVATE KEY-----[\s\\nr]{1,8}[\w+/]{40,}[\w+/=\s\\]*",
         # A JSON web token; its first part is bounded: each "eyJ" of a long word may begin one.
         r"eyJ[\w-]{10,2000}\.eyJ[\w-]{10,}\.[\w-]{10,}",
     )

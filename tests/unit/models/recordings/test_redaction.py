@@ -115,6 +115,14 @@ SHAPES = [
     "AKIA" + "ABCD1234" * 2,
     "AIza" + "a1B2x" * 7,
     "hf_" + "a1B2" * 9,
+    "sk_live_" + "a1B2" * 6,
+    "rk_test_" + "a1B2" * 6,
+    *(begin + "a1B2" * 9 for begin in ("gsk_", "xai-", "csk-", "pplx-", "r8_", "npm_")),
+    *(begin + "a1-_" * 9 for begin in ("nvapi-", "tvly-", "dckr_pat_", "glrt-", "ya29.")),
+    "xapp-1-A0123-456-a1b2",
+    "dapi" + "a1b2c3d4" * 4,
+    "SG." + "a1_B-" * 4 + "." + "a1B2" * 8,
+    "pypi-AgEIcHlwaS5vcmc" + "a1_B-" * 12,
     "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl",
 ]
 
@@ -127,7 +135,35 @@ def test_keys_are_taken_out_for_good(key):
     assert hider.found_key
 
 
-@pytest.mark.parametrize("text", ["EMPTY", "ask-me-anything", "sk-short", "task-force", "hf_x"])
+PRIVATE_KEY = (
+    f"-----BEGIN {{}}PRIVATE KEY-----\n{'a+/1' * 16}\n{'b2' * 20}==\n-----END {{}}PRIVATE KEY-----"
+)
+
+
+@pytest.mark.parametrize("kind", ["", "RSA ", "OPENSSH "])
+@pytest.mark.parametrize("times", [0, 1, 2])
+def test_private_keys_are_taken_out_in_json_too(kind, times):
+    text = encoded(PRIVATE_KEY.format(kind, kind), times, ascii_only=True)
+    left = Hider(PATHS)(text)
+    assert "a+/1" not in left and "b2b2" not in left
+    assert left == text.partition("PRIVATE")[0] + "[API key]" + text[text.index("-----END") :]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "EMPTY",
+            "ask-me-anything",
+            "sk-short",
+            "task-force",
+            "hf_x",
+            "sk_learn_pipelines_are_fun",
+        ),
+        *("npm_config_registry_of_a_person_who_publishes", "pk_of_the_table_of_customers"),
+        "The line -----BEGIN PRIVATE KEY----- stands at the head of it, and the body below",
+    ],
+)
 def test_words_that_are_no_keys_stay(text):
     assert Hider((), ["EMPTY", ""])(text) == text
 
