@@ -26,6 +26,8 @@ _PROTECTED_PLACES = {
         *(".aws", ".azure", ".config/gcloud", ".kube", ".oci", ".boto", ".s3cfg", ".fly"),
         *(".config/doctl", ".config/rclone", ".terraformrc", ".terraform.d", ".vault-token"),
         *(".databrickscfg", ".snowflake", ".snowsql", ".kaggle", ".config/kaggle"),
+        *(".modal.toml", ".ngc", ".lightning/credentials.json", ".pulumi/credentials.json"),
+        *(".config/earthengine", ".cdsapirc", ".ecmwfapirc"),
     ),
     "package and service credentials": (
         *(".docker/config.json", ".netrc", "_netrc", ".pypirc", ".npmrc", ".yarnrc.yml"),
@@ -33,7 +35,10 @@ _PROTECTED_PLACES = {
         *(".config/hub", ".config/pip", ".pip", ".config/pypoetry", ".cargo/credentials"),
         *(".cargo/credentials.toml", ".gem/credentials", ".composer/auth.json", ".pgpass"),
         *(".my.cnf", ".m2/settings.xml", ".gradle/gradle.properties", ".codex/auth.json"),
-        *(".cache/huggingface/token", ".huggingface", ".config/openai", ".config/op"),
+        *(".cache/huggingface/token", ".cache/huggingface/stored_tokens", ".huggingface"),
+        *(".streamlit/secrets.toml", ".dbt/profiles.yml", ".mlflow/credentials", ".comet.config"),
+        *(".prefect/profiles.toml", ".sentryclirc", ".subversion/auth", ".config/stripe"),
+        *(".config/openai", ".config/op", ".config/sops", ".local/share/python_keyring"),
         *(".claude/.credentials.json", ".claude.json", ".gemini/oauth_creds.json"),
         *(".config/github-copilot", ".local/share/opencode/auth.json", ".config/containers"),
         *(".config/Signal", ".local/share/TelegramDesktop", ".thunderbird"),
@@ -41,6 +46,11 @@ _PROTECTED_PLACES = {
     "encryption keys and stored passwords": (
         *(".gnupg", ".password-store", ".local/share/keyrings", "Library/Keychains"),
         *("etc/shadow", "etc/gshadow", "run/secrets"),
+    ),
+    "what was typed before": (
+        *(".bash_history", ".zsh_history", ".histfile", ".local/share/fish/fish_history"),
+        *(".python_history", ".node_repl_history", ".psql_history", ".mysql_history"),
+        *(".sqlite_history", ".duckdb_history", ".rediscli_history"),
     ),
     "Jupyter's keys and settings": ("jupyter/runtime", ".jupyter", "etc/jupyter"),
     "a browser profile": (
@@ -66,15 +76,22 @@ _PROTECTED_BY_VARIABLE = {
     "AWS_SHARED_CREDENTIALS_FILE": "cloud credentials",
     "AWS_CONFIG_FILE": "cloud credentials",
     "AZURE_CONFIG_DIR": "cloud credentials",
+    "BOTO_CONFIG": "cloud credentials",
     "CLOUDSDK_CONFIG": "cloud credentials",
+    "DATABRICKS_CONFIG_FILE": "cloud credentials",
     "GOOGLE_APPLICATION_CREDENTIALS": "cloud credentials",
+    "KAGGLE_CONFIG_DIR": "cloud credentials",
     "KUBECONFIG": "cloud credentials",
+    "SNOWFLAKE_HOME": "cloud credentials",
+    "DBT_PROFILES_DIR": "package and service credentials",
     "DOCKER_CONFIG": "package and service credentials",
+    "HF_TOKEN_PATH": "package and service credentials",
     "NETRC": "package and service credentials",
     "NPM_CONFIG_USERCONFIG": "package and service credentials",
     "PGPASSFILE": "package and service credentials",
     "PIP_CONFIG_FILE": "package and service credentials",
     "GNUPGHOME": "encryption keys and stored passwords",
+    "HISTFILE": "what was typed before",
 }
 # Variables that move a whole folder of places, and that folder's name in the table above.
 _MOVED_FAMILIES = {
@@ -87,9 +104,13 @@ _MOVING_VARIABLES = (*_PROTECTED_BY_VARIABLE, *_MOVED_FAMILIES, "HOME")
 
 _MOST_FILES = 300  # of one protected folder, identified by inode
 _LATELY = 10.0  # seconds for which the list of those with several names is kept
-# Folders that a variable may name by mistake.
+# Folders that a variable may name by mistake, and all programs need.
 _NEVER_HIDDEN = frozenset(
-    {"/", "/bin", "/dev", "/etc", "/home", "/lib", "/opt", "/proc", "/tmp", "/usr", "/var"}
+    {
+        *("/", "/bin", "/dev", "/etc", "/home", "/lib", "/lib64", "/opt", "/proc", "/sbin", "/tmp"),
+        *("/usr", "/usr/bin", "/usr/lib", "/usr/local", "/usr/local/bin", "/usr/local/lib"),
+        *("/usr/sbin", "/usr/share", "/var"),
+    }
 )
 
 
@@ -119,7 +140,24 @@ def _existing(
 ) -> tuple[str, ...]:
     """Return the places that exist; `variables` and `stamps` only invalidate the cache."""
     found = {real_path(place) for place in _candidates(bases) if os.path.lexists(place)}
-    return tuple(sorted(place for place in found - _NEVER_HIDDEN if os.path.lexists(place)))
+    return tuple(sorted(filter(_may_hold_secrets, filter(os.path.lexists, found))))
+
+
+def _may_hold_secrets(place: str) -> bool:
+    """Tell whether a place that a variable or a link leads to may be one of secrets.
+
+    `PIP_CONFIG_FILE=/dev/null` says that there is none, and a home holds all else, too.
+
+    Args:
+        place: without symlinks.
+    """
+    if place in _NEVER_HIDDEN or place in map(real_path, homes()):
+        return False
+    try:
+        mode = os.lstat(place).st_mode
+    except OSError:
+        return True
+    return not (stat.S_ISCHR(mode) or stat.S_ISBLK(mode))
 
 
 def _candidates(bases: tuple[str, ...]) -> Iterator[str]:
@@ -228,11 +266,12 @@ def _moved_places(variables: tuple[str | None, ...], second: int) -> list[tuple[
         (place, meaning)
         for variable, meaning in (_PROTECTED_BY_VARIABLE | _MOVED_FAMILIES).items()
         for place in os.environ.get(variable, "").split(os.pathsep)
-        if place
+        if place and (meaning.startswith("/") or _may_hold_secrets(real_path(place)))
     ]
     home = os.path.expanduser("~")
     linked = [(f"{home}/{place}", why) for place, why in REASON_OF.items()]
-    moved = named + [(place, why) for place, why in linked if os.path.islink(place)]
+    links = [(place, why) for place, why in linked if os.path.islink(place)]
+    moved = named + [(place, why) for place, why in links if _may_hold_secrets(real_path(place))]
     return [
         (text.rstrip("/"), meaning)
         for place, meaning in moved

@@ -305,6 +305,8 @@ KEPT_SECRETS = [
     *(".var/app/com.brave.Browser/x", ".var/app/com.google.Chrome/x", "snap/chromium/x"),
     *(".config/Signal/config.json", ".local/share/TelegramDesktop/tdata/key_datas"),
     *(".jupyter/jupyter_server_config.json", ".config/agent-magics/config.toml"),
+    *(".streamlit/secrets.toml", ".dbt/profiles.yml", ".modal.toml", ".cdsapirc"),
+    *(".cache/huggingface/stored_tokens", ".bash_history", ".local/share/fish/fish_history"),
 ]
 
 
@@ -325,6 +327,16 @@ def test_what_variables_name_is_hidden(workspace, tmp_path, monkeypatch):
     put(tmp_path / "moved/gcloud/x")
     hidden = confine(workspace).hidden
     assert {f"{tmp_path}/keys/aws", f"{tmp_path}/moved/gcloud"} <= set(hidden)
+
+
+@pytest.mark.parametrize("place", ["/dev/null", "/dev", "/bin", "/usr/bin", "/", "~", "/root/.."])
+def test_what_all_programs_need_is_never_hidden(workspace, a_home_of_its_own, place, monkeypatch):
+    place = str(a_home_of_its_own) if place == "~" else place
+    for variable in ("PIP_CONFIG_FILE", "KUBECONFIG", "GNUPGHOME", "HISTFILE"):
+        monkeypatch.setenv(variable, place)
+    (a_home_of_its_own / ".netrc").symlink_to(place)
+    assert os.path.realpath(place) not in confine(workspace).hidden
+    assert not read_judge()(os.path.realpath(place))
 
 
 def test_this_kernels_connection_file_is_hidden(workspace, tmp_path, monkeypatch):
