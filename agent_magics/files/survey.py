@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 
 from agent_magics.files.beneath import real_path
-from agent_magics.files.secret_places import Inodes, inodes_of, linked_secrets
+from agent_magics.files.secret_places import REASON_OF, Inodes, inodes_of, linked_secrets
 from agent_magics.protocol.errors import clause
 
 _LONGEST = 3.0  # seconds of one survey; folders read by then are cached for the next
@@ -22,6 +22,8 @@ _MOST_TREES = 8  # cached trees
 # A change within the same tick of the kernel's clock as the listing may not alter the time stamp.
 _TICK = 0.05  # seconds
 _SECRET_STARTS = (".", "_netrc", "id_", "kernel-", "jpserver-", "nbserver-")
+# The last parts of places such as .docker/config.json.
+_SECRET_ENDS = frozenset(place.rpartition("/")[2] for place in REASON_OF if place[0] == ".")
 _BARE_REPOSITORY = frozenset({"HEAD", "objects", "refs"})
 _NAMES_REPOSITORY = "commondir"  # in the folder of a linked worktree, wherever that stands
 _GONE = (errno.ENOENT, errno.ENOTDIR)
@@ -158,13 +160,18 @@ def _look_into(path: str, stamp: tuple[int, ...], judge: Judge, sought: Inodes) 
         tuple(
             real_path(entry.path)
             for entry in found
-            if (entry.name.lower().startswith(_SECRET_STARTS) and judge(entry.path))
+            if (_may_be_secret(entry.name.lower()) and judge(entry.path))
             or (sought and _is_one_of(entry, sought))
         ),
         # On a case-insensitive file system .GIT is the same name.
         git=tuple(f"{path}/{name}" for name in names if name.lower() == ".git"),
         is_bare=names >= _BARE_REPOSITORY or _NAMES_REPOSITORY in names,
     )
+
+
+def _may_be_secret(name: str) -> bool:
+    """Tell whether a file of this name is worth judging: to judge all would take too long."""
+    return name.startswith(_SECRET_STARTS) or name in _SECRET_ENDS
 
 
 def _is_one_of(entry: os.DirEntry[str], sought: Inodes) -> bool:

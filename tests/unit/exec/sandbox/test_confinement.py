@@ -361,6 +361,13 @@ def test_secrets_in_the_first_levels_of_the_workspace(workspace):
     assert confine(workspace, policy="read-only").hidden == confine(workspace).hidden
 
 
+@pytest.mark.parametrize("place", [place for place in KEPT_SECRETS if place.startswith(".")])
+def test_what_is_asked_about_in_the_workspace_is_hidden_there(workspace, place):
+    path = put(workspace / "app" / place)
+    assert read_judge()(str(path))
+    assert any(path.is_relative_to(hidden) for hidden in confine(workspace).hidden)
+
+
 def test_nothing_is_hidden_that_holds_what_the_command_needs(workspace, monkeypatch):
     inside = workspace / ".aws/project"
     inside.mkdir(parents=True)
