@@ -34,22 +34,30 @@ HOME_PARTS = (
     *(".ssh/authorized_keys", ".ssh/config", ".ssh/environment", ".ssh/rc"),
     *(".ipython/profile_default/startup", ".ipython/profile_default/ipython_config.py"),
     *(".ipython/profile_default/ipython_kernel_config.py", ".ipython/extensions"),
+    ".ipython/profile_default/ipython_config.json",
+    ".ipython/profile_default/ipython_kernel_config.json",
     *(".jupyter/jupyter_server_config.py", ".jupyter/jupyter_server_config.json"),
     *(".jupyter/jupyter_notebook_config.py", ".jupyter/jupyter_notebook_config.json"),
     *(".jupyter/jupyter_lab_config.py", ".jupyter/jupyter_config.py", ".jupyter/custom"),
     *(".jupyter/jupyter_server_config.d", ".jupyter/serverconfig"),
+    *(".jupyter/jupyter_lab_config.json", ".jupyter/jupyter_config.json"),
+    *(".jupyter/jupyter_nbconvert_config.py", ".jupyter/jupyter_console_config.py"),
     *(".local/bin", ".local/lib", ".local/share/jupyter/kernels", ".local/share/applications"),
     *(".local/share/jupyter/labextensions", ".local/share/jupyter/nbextensions"),
     *(".local/share/systemd", ".config/systemd", ".config/autostart", ".config/environment.d"),
     *(".config/fish", ".config/git", ".config/pip", ".gitconfig", ".pythonrc", ".pdbrc"),
     *(".condarc", ".mambarc", ".Rprofile", ".vimrc", ".vim", ".emacs", ".tmux.conf", ".nanorc"),
+    *(".emacs.d", ".config/emacs", ".config/vim", ".config/tmux", ".config/zsh"),
     *(".cargo/bin", ".cargo/config.toml", ".cargo/env", "bin"),
     # What start files load, and what they put on the path.
     *(".bash_completion", ".local/share/bash-completion", ".oh-my-zsh/custom", ".zlogout"),
     *(".oh-my-zsh/oh-my-zsh.sh", ".nvm/nvm.sh", ".pyenv/shims", ".pyenv/bin", ".asdf/asdf.sh"),
     *(".asdf/shims", ".rbenv/shims", ".rvm/scripts", ".sdkman/bin", ".poetry/env"),
+    *(".p10k.zsh", ".fzf.bash", ".fzf.zsh", ".config/mise", ".local/share/mise/shims"),
     *(".xonshrc", ".config/xonsh", ".config/nushell", ".config/powershell", ".config/direnv"),
     *(".config/jupyter", ".config/nvim", ".Renviron", ".julia/config", ".gdbinit", ".lldbinit"),
+    *(".sqliterc", ".duckdbrc", ".irbrc", ".octaverc", ".hgrc", ".subversion/config"),
+    *(".pylintrc", ".config/pylintrc", ".mypy.ini", ".config/mypy"),
     *(".psqlrc", ".screenrc", ".config/plasma-workspace", ".kde/Autostart"),
     *(".forward", ".procmailrc", ".k5login", ".rhosts", ".shosts"),
     # Settings that name programs, or from where packages come.
@@ -72,10 +80,14 @@ def places_that_run_later(writable: Sequence[str]) -> list[str]:
     Returns:
         Absolute paths without symlinks; some may not exist.
     """
-    at_home = (
-        f"{home}/{part}" for home in homes() if is_below(home, writable) for part in HOME_PARTS
-    )
-    places = {*at_home, *kernel_places()}
+    at_home = [home for home in homes() if is_below(home, writable)]
+    search = os.environ.get("PATH", "").split(os.pathsep)
+    on_path = map(real_path, filter(os.path.isabs, search))
+    places = {
+        *(f"{home}/{part}" for home in at_home for part in HOME_PARTS),
+        *(folder for folder in on_path if is_below(folder, at_home)),
+        *kernel_places(),
+    }
     return [path for path in places if is_below(path, writable) and path not in writable]
 
 

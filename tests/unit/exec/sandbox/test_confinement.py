@@ -249,6 +249,8 @@ RUN_LATER = [
     *(".config/git/hooks/x", ".gitconfig", ".Renviron", ".Rprofile", ".julia/config/startup.jl"),
     *(".gdbinit", ".lldbinit", ".psqlrc", ".screenrc", ".config/plasma-workspace/env/x.sh"),
     *(".aws/config", ".kube/config", ".docker/config.json", ".npmrc", ".config/uv/uv.toml"),
+    *(".sqliterc", ".duckdbrc", ".emacs.d/init.el", ".config/emacs/init.el", ".pylintrc"),
+    *(".ipython/profile_default/ipython_config.json", ".jupyter/jupyter_nbconvert_config.py"),
     *(".forward", ".procmailrc", ".rhosts", ".ssh/rc", ".local/lib/python3/usercustomize.py"),
 ]  # fmt: skip
 
@@ -257,6 +259,16 @@ RUN_LATER = [
 def test_a_home_as_the_workspace_keeps_what_its_start_files_load(a_home_of_its_own, place):
     path = a_home_of_its_own / place
     assert any(path.is_relative_to(kept) for kept in confine(a_home_of_its_own).protected)
+
+
+def test_a_home_as_the_workspace_keeps_the_folders_of_its_programs(a_home_of_its_own, monkeypatch):
+    programs = a_home_of_its_own / "tools/bin"
+    monkeypatch.setenv("PATH", f"{os.environ['PATH']}:{programs}:tools:{a_home_of_its_own}")
+    kept = confine(a_home_of_its_own).protected
+    assert str(programs) in kept and str(a_home_of_its_own) not in kept
+    workspace = a_home_of_its_own / "tools"
+    workspace.mkdir()
+    assert str(programs) not in confine(workspace).protected, "a project may put its own there"
 
 
 def test_a_protected_path_is_writable_once_it_was_approved_by_name(workspace):
