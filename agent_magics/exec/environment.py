@@ -26,6 +26,9 @@ _ALLOWED = frozenset(
         *("CARGO_HOME", "RUSTUP_HOME", "JAVA_HOME", "R_HOME", "R_LIBS_USER", "JULIA_DEPOT_PATH"),
         # Folders of data and downloaded models, read by libraries that the person's code uses.
         *("XDG_CACHE_HOME", "HF_HOME", "TORCH_HOME", "NLTK_DATA"),
+        # Whose certificates are trusted: where a company looks into TLS, no download works without.
+        *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT"),
+        *("NODE_EXTRA_CA_CERTS", "AWS_CA_BUNDLE"),
         # How many processors to use, which in a container is less than there are.
         *("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "CPU_LIMIT", "MEM_LIMIT"),
         "CUDA_VISIBLE_DEVICES",

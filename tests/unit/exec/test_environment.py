@@ -51,6 +51,11 @@ def test_where_version_managers_and_data_are_passes():
     assert not {"HF_TOKEN"} & command_environment({"HF_TOKEN": "x"}).keys()
 
 
+def test_which_certificates_are_trusted_passes():
+    source = {"SSL_CERT_FILE": "/c.pem", "REQUESTS_CA_BUNDLE": "/c.pem", "PIP_CERT": "/c.pem"}
+    assert source.items() <= command_environment(source).items()
+
+
 def test_git_never_waits_for_a_password():
     assert command_environment({})["GIT_TERMINAL_PROMPT"] == "0"
 
