@@ -24,9 +24,12 @@ INTERVAL = 0.3
 # Of a patch, or of the JSON of a call: which file it is about. What is looked through again is as
 # long as such a line may be.
 _FILES = re.compile(
-    r'\*\*\* (?:Add|Update|Delete) File: ([^\n\\]+)(?:\\n|\n)|"(?:file_)?path"\s*:\s*"([^"\\]+)"'
+    r"\*\*\* (?:Add|Update|Delete) File: ([^\n\\]{1,1000}+)(?:\\n|\n)"
+    r'|"(?:file_)?path"\s*:\s*"([^"\\]{1,1000}+)"'
 )
 _LONGEST_LINE = 1_000
+# Characters at both ends of a long piece that are looked through: a whole call may be one piece.
+_LOOKED_THROUGH = 4_000
 
 
 # Seconds between updates of text: 25 a second look continuous.
@@ -85,13 +88,20 @@ class ArrivingCall:
         self._told_at = self._told_at or now
         self._name = chunk.name or self._name
         self._size += len(chunk.text.encode("utf-8", "replace"))
-        self._tail += chunk.text
+        self._tail += _ends_of(chunk.text)
         for found in _FILES.finditer(self._tail):
             self._file = found[1] or found[2]
         self._tail = self._tail[-_LONGEST_LINE:]
         if now - self._told_at >= INTERVAL:
             self._told_at = now
             self._emit(ToolCallArriving, name=self._name, size=self._size, file=self._file)
+
+
+def _ends_of(text: str) -> str:
+    """Return a text, of a long one the beginning and the end."""
+    if len(text) <= 2 * _LOOKED_THROUGH:
+        return text
+    return f"{text[:_LOOKED_THROUGH]}\n{text[-_LOOKED_THROUGH:]}"
 
 
 WEB_SEARCH = "web_search"

@@ -113,6 +113,8 @@ class StatusError(Exception):
         self.headers = headers
         self.text = content.decode("utf-8", "replace")
         self.body: Any = json_or(content, self.text)
+        if isinstance(self.body, list):  # Gemini's has its error in a list
+            self.body = next(iter(self.body), self.text)
         if isinstance(self.body, Mapping):
             self.body = self.body.get("error", self.body)
         fields = self.body if isinstance(self.body, Mapping) else {}

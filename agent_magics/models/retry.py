@@ -128,6 +128,7 @@ class Shown:
     _comparing: bool = False
     _waiting: list[ModelEvent] = field(default_factory=list)
     _belonging: list[ModelEvent] = field(default_factory=list)
+    _notices: set[Notice] = field(default_factory=set)
 
     @property
     def _text(self) -> str:
@@ -153,7 +154,15 @@ class Shown:
                 return self._receive_item(event, item)
             case ResponseDone():
                 return [*self._missing(), *self._waiting, *self._belonging, event]
+            case Notice():
+                return self._receive_notice(event)
         return [event]
+
+    def _receive_notice(self, notice: Notice) -> list[ModelEvent]:
+        if notice in self._notices:
+            return []
+        self._notices.add(notice)
+        return [notice]
 
     def _receive_text(self, text: str) -> list[ModelEvent]:
         if not self._comparing:

@@ -438,6 +438,10 @@ async def _read(response: "aiohttp.ClientResponse", longest: float | None = None
     return bytes(content[:limit])
 
 
+# How a member of gzip begins: several may follow each other (RFC 1952, 2.2).
+_MEMBER = b"\x1f\x8b"
+
+
 async def _unpacked(response: "aiohttp.ClientResponse") -> AsyncGenerator[bytes, None]:
     """Yield the bytes of a body, unpacked, each time all that have arrived.
 
@@ -446,18 +450,27 @@ async def _unpacked(response: "aiohttp.ClientResponse") -> AsyncGenerator[bytes,
     """
     encoding = ", ".join(response.headers.getall("content-encoding", ())).strip().lower()
     check_encoding(encoding)
-    unpacker = None
+    unpacker, packed = None, b""
     while chunk := await response.content.readany():
         if encoding in ("", "identity"):
             yield chunk
             continue
-        if unpacker is None:
-            # Either header, or, as some servers send "deflate", none.
-            is_bare = encoding == "deflate" and chunk[0] & 15 != zlib.DEFLATED
-            unpacker = zlib.decompressobj(-zlib.MAX_WBITS if is_bare else zlib.MAX_WBITS | 32)
-        try:
-            yield unpacker.decompress(chunk, EVENT_BYTES)
-        except zlib.error as error:
-            raise cut_short(f"it cannot be unpacked: {clause(error)}") from None
-        if unpacker.unconsumed_tail:
-            raise too_large("a part", EVENT_BYTES)
+        packed += chunk
+        while packed:
+            if unpacker is None:
+                # Either header, or, as some servers send "deflate", none.
+                is_bare = encoding == "deflate" and packed[0] & 15 != zlib.DEFLATED
+                unpacker = zlib.decompressobj(-zlib.MAX_WBITS if is_bare else zlib.MAX_WBITS | 32)
+            elif unpacker.eof:
+                if not _MEMBER.startswith(packed[:2]):
+                    return
+                if len(packed) < 2:
+                    break
+                unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
+            try:
+                yield unpacker.decompress(packed, EVENT_BYTES)
+            except zlib.error as error:
+                raise cut_short(f"it cannot be unpacked: {clause(error)}") from None
+            if unpacker.unconsumed_tail:
+                raise too_large("a part", EVENT_BYTES)
+            packed = unpacker.unused_data

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from agent_magics.delegation.files import parse_type
+from agent_magics.dispatch.foreign_schemas.sanitizer import sanitize_parameters
+from agent_magics.engine.arriving import ArrivingCall
 from agent_magics.engine.channels.redaction import redact_text
 from agent_magics.engine.results.structured import json_in
 from agent_magics.exec.protected import git_changes
@@ -21,7 +23,9 @@ from agent_magics.kernel.commands.recordings.notebook_prompts import NotebookPro
 from agent_magics.kernel.completion import cells
 from agent_magics.kernel.live.namespace import interpolate
 from agent_magics.mcp.client.schemas import endless_reference
+from agent_magics.models.base import CallChunk
 from agent_magics.models.recordings.redaction import Hider
+from agent_magics.models.wires.schema_forms import resolve_references
 from agent_magics.project.front_matter import split_front_matter
 from agent_magics.protocol.errors import AgentMagicsError, FatalError
 from agent_magics.rows.prompts import Template
@@ -80,12 +84,39 @@ def many_symbols():
     return [*classes, *inner]
 
 
+def arriving(text):
+    ArrivingCall(lambda *_, **__: None).add(CallChunk("apply_patch", text))
+
+
+def of_one_property(schema, **more):
+    return {"type": "object", "properties": {"x": schema}, **more}
+
+
+BLOCK = of_one_property({"$ref": "#/$defs/Block"})
+BLOCK["$defs"] = {"Block": {"anyOf": [{"$ref": "#/$defs/Block"}] * 40}}
+ALIKE = {f"a{at}": {"x": {"type": "string", "maxLength": at}} for at in range(1_000)}
+REFERENCES = [{"$ref": f"#/$defs/{name}/x"} for name in ALIKE]
+MERGED = [{"properties": {f"p{at}": {"type": "string"}}} for at in range(8_000)]
+
+
 def lost_names(symbols):
     return editing._names_in(symbols) - editing._names_in(symbols[1:])
 
 
 ROWS = {
     "references of a server's schema": (endless_reference, CHAIN),
+    "references to one definition": (resolve_references, BLOCK),
+    "definitions of one name": (
+        sanitize_parameters,
+        {"type": "object", "properties": dict(zip(ALIKE, REFERENCES, strict=True)), "$defs": ALIKE},
+    ),
+    "members of an allOf": (sanitize_parameters, of_one_property({"allOf": MERGED})),
+    "values of an enum": (
+        sanitize_parameters,
+        of_one_property({"enum": [f"v{at}" for at in range(10_000)]}),
+    ),
+    "files of a patch that arrives": (arriving, "*** Add File: " * N),
+    "paths of a call that arrives": (arriving, '"path": "' * N),
     "git configuration: empty lines": (git_config, "\n" * 1_000_000),
     "git configuration: open sections": (git_config, "[\n" * N),
     "git configuration: blanks": (git_config, f"[{' ' * N}x"),

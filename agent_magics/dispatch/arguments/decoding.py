@@ -19,7 +19,6 @@ from agent_magics.dispatch.schema.generation import describe
 from agent_magics.dispatch.schema.path import may_be_left_out
 from agent_magics.dispatch.schema.signature import name_of, read_parameters
 from agent_magics.protocol.errors import RespondToModel, short_message
-from agent_magics.protocol.items import json_or
 
 _PLAIN = Types(
     *(str, bytes, int, float, complex, bool),
@@ -153,6 +152,8 @@ class ArgumentBinder:
                 return self._validator.validate_json(again)
             except ValidationError as second:
                 error = second if nulls else error
+            except ValueError:  # a text within the arguments makes them too deep to be written
+                pass
         problems = error.errors(include_url=False)
         message = explain_errors(problems, given, nulls, self._schema, self._name, names)
         raise RespondToModel(message) from None
@@ -203,9 +204,14 @@ def _is_unchanged(given: Any, bound: Any) -> bool:
 
 def _read_data(value: object) -> Any:
     """Parse text that is a JSON list or object; return None for anything else."""
+    from pydantic_core import from_json  # noqa: PLC0415 - heavy
+
     if not (isinstance(value, str) and value.lstrip()[:1] in ("[", "{")):
         return None
-    return json_or(value, None)
+    try:
+        return from_json(value)  # which limits the depth, and knows no half characters
+    except (ValueError, TypeError):
+        return None
 
 
 def _put(value: object, place: tuple[Any, ...], read: Mapping[tuple[Any, ...], Any]) -> Any:

@@ -9,6 +9,7 @@ stays as it is.
 
 import json
 import re
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
@@ -33,6 +34,7 @@ MOST_PARTS = 5_000
 MOST_ALTERNATIVES = 100
 # Characters of JSON; about 5,000 tokens for one tool, in every request.
 MOST_CHARACTERS = 20_000
+_MOST_MERGED = 200  # members of an allOf; without the rest a schema is looser
 _LONGEST_NAME = 64
 _INDEX = re.compile(r"[0-9]{1,9}")  # of a list; Python refuses to read much longer numbers
 _MOST_PASSES = 5
@@ -96,6 +98,8 @@ class _Cleaner:
         self._longest = longest
         self._parts = 0
         self._names: dict[str, str] = {}  # pointer -> name in $defs
+        self._pointers: dict[str, str] = {}  # the other way round
+        self._numbers: dict[str, int] = {}  # of names with the same beginning
         self._defs: Schema = {}
 
     def run(self, *, is_root_object: bool) -> Schema:
@@ -265,15 +269,17 @@ class _Cleaner:
         if not isinstance(target, Mapping):
             return self._clean(target, depth)
         if pointer not in self._names:
-            self._names[pointer] = self._name_for(pointer)
+            name = self._names[pointer] = self._name_for(pointer)
+            self._pointers[name] = pointer
         return self._described({"$ref": f"#/$defs/{self._names[pointer]}"}, schema)
 
     def _name_for(self, pointer: str) -> str:
         last = unquote(pointer).rpartition("/")[2].lstrip("#") or "root"
         base = re.sub(r"[^A-Za-z0-9_.-]", "_", last)[:_LONGEST_NAME]
-        name, number = base, 2
-        while name in self._names.values():
-            name, number = f"{base}_{number}", number + 1
+        name = base
+        while name in self._pointers:
+            self._numbers[base] = self._numbers.get(base, 1) + 1
+            name = f"{base}_{self._numbers[base]}"
         return name
 
     def _resolved(self, pointer: str) -> tuple[Any, str]:
@@ -305,7 +311,7 @@ class _Cleaner:
     def _target(self, clean: JsonMapping) -> object:
         """Return the original schema behind one of the references written by this class."""
         name = str(clean["$ref"]).removeprefix("#/$defs/")
-        return self._at(next(p for p, known in self._names.items() if known == name))
+        return self._at(self._pointers[name])
 
     def _followed(self, schema: object) -> object:
         """Return the target of a schema that is only a reference; else the schema itself."""
@@ -316,16 +322,16 @@ class _Cleaner:
     def _merged(self, schema: JsonMapping) -> Schema:
         """Merge a schema with the members of its `allOf`."""
         merged = {key: value for key, value in schema.items() if key != "allOf"}
-        waiting = _parts_of(schema)
+        waiting = deque(_parts_of(schema))
         is_bare = not any(key in merged for key in _STRUCTURE)
         if is_bare and len(waiting) == 1 and isinstance(waiting[0].get("$ref"), str):
             return {**waiting[0], **merged}  # a reference with a description of its own
         seen: set[int] = set()  # skips cycles and repeated parts
-        while waiting:
-            each = self._followed(waiting.pop(0))
+        while waiting and len(seen) < _MOST_MERGED:
+            each = self._followed(waiting.popleft())
             if isinstance(each, Mapping) and id(each) not in seen:
                 seen.add(id(each))
-                waiting = [*_parts_of(each), *waiting]
+                waiting.extendleft(reversed(_parts_of(each)))
                 merged = _both(merged, {k: v for k, v in each.items() if k != "allOf"})
         return merged
 

@@ -81,11 +81,8 @@ def values_of(schema: JsonMapping) -> list[object]:
     if not isinstance(given, (list, tuple)):
         return []
     plain = [v for v in given if v is None or isinstance(v, (str, int, float, bool))]
-    unique: list[object] = []
-    for value in plain:
-        if not any(value == known and type(value) is type(known) for known in unique):
-            unique.append(value)
-    return unique
+    # 1, 1.0 and True are equal, and not the same.
+    return list({(type(value), value): value for value in plain}.values())
 
 
 def fits(value: object, kind: str) -> bool:

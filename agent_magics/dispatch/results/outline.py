@@ -105,13 +105,20 @@ def can_be_written(value: Any) -> bool:
             continue
         if defines(kind, "__next__"):  # to read an iterator's values runs it, perhaps for ever
             return False
-        inner = _parts_of(each)
-        waiting.extend((part, depth + 1) for part in islice(inner, _MOST_PIECES))
+        try:
+            inner = list(islice(_parts_of(each), _MOST_PIECES))
+        except RuntimeError:
+            return False
+        waiting.extend((part, depth + 1) for part in inner)
     return True
 
 
 def _parts_of(value: Any) -> Iterator[Any]:
-    """Yield the items of a container or attributes of a plain object; none of a library's types."""
+    """Yield the items of a container or attributes of a plain object; none of a library's types.
+
+    Raises:
+        RuntimeError: another thread changes it.
+    """
     kind = type(value)
     for base in _SEQUENCES:
         if issubclass(kind, base):
@@ -180,7 +187,10 @@ def may_run_code(value: object) -> bool:
             return False
         each = waiting.pop()
         if type(each) in _LISTED or type(each) is dict:
-            waiting.extend(islice(_parts_of(each), _MOST_SURE))
+            try:
+                waiting.extend(islice(_parts_of(each), _MOST_SURE))
+            except RuntimeError:
+                return True
         elif type(each) not in _WHOLE:
             return True
     return True

@@ -152,7 +152,8 @@ class HandleStore:
                 return self._checked_value(name, entry.source)
             if entry.source is not None:
                 return "".join(entry.source.pieces())
-        return self.path_of(name).read_text(encoding="utf-8")
+        # Not `read_text`, which makes one line break of each kind.
+        return self.path_of(name).read_bytes().decode("utf-8")
 
     def path_of(self, name: str) -> Path:
         """Return a file (mode 0600) that holds the result as it is now.

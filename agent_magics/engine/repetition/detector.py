@@ -327,7 +327,8 @@ _NEAR = 100
 
 
 def say_once(call: CallItem, content: Content, history: History) -> Content:
-    """Return `content`, or one line where an output that is still sent has the same text.
+    """Return `content`, or one line where the same call had the same output when it was made last,
+    which is still sent.
 
     Args:
         call: the call that returned it.
@@ -338,6 +339,19 @@ def say_once(call: CallItem, content: Content, history: History) -> Content:
         return content
     if len(content) < _SHORTEST:
         return content
-    near = islice(reversed(history.sent), _NEAR)
-    is_there = any(isinstance(each, ToolCallOutput) and each.output == content for each in near)
-    return SAME.format(name=call.name) if is_there else content
+    near = list(islice(reversed(history.sent), _NEAR))
+    exact = _forms(call.arguments)[0]
+    same = {
+        each.call_id
+        for each in near
+        if isinstance(each, FunctionCall)
+        and each.name == call.name
+        and _forms(each.arguments)[0] == exact
+    }
+    line = SAME.format(name=call.name)
+    before = (
+        each.output
+        for each in near
+        if isinstance(each, ToolCallOutput) and each.call_id in same and each.output != line
+    )
+    return line if next(before, None) == content else content

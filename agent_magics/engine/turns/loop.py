@@ -209,7 +209,7 @@ class Turn:
         self.context.emit(ModelInformed, message=message, shown=shown)
         # Without tools: some servers cannot hold a model to a schema and offer it tools.
         mended = (await self.model_caller.ask(prompt, bare=True, output=output)).text
-        self._history.close_open_calls()
+        self._history.close_open_calls(NO_MORE)
         try:
             output.read(mended)
         except RespondToModel as refusal:

@@ -163,8 +163,11 @@ async def read_answer(
         FatalError: the provider reported a failure, or the bytes ended too early.
     """
     async with aclosing(bounded(chunks)) as reads:
+        ends_at: float | None = None  # of the wait for what may follow a finished answer
         while decoder.done is None:
-            data = await _next_read(reads, decoder)
+            if decoder.finished and ends_at is None:
+                ends_at = asyncio.get_running_loop().time() + AFTER_THE_FINISH
+            data = await _next_read(reads, ends_at)
             for event in decoder.close() if data is None else decoder.feed(data):
                 yield event
             if data is None:
@@ -176,12 +179,14 @@ async def read_answer(
     yield decoder.done
 
 
-async def _next_read(reads: AsyncIterator[bytes], decoder: AnswerDecoder) -> bytes | None:
-    """Return the next bytes, None at their end or soon after a finished answer."""
-    if not decoder.finished:
+async def _next_read(reads: AsyncIterator[bytes], ends_at: float | None) -> bytes | None:
+    """Return the next bytes, None at their end or, after a finished answer, at a time of the
+    loop's clock.
+    """
+    if ends_at is None:
         return await anext(reads, None)
     try:
-        async with asyncio.timeout(AFTER_THE_FINISH):
+        async with asyncio.timeout_at(ends_at):
             return await anext(reads, None)
     except (TimeoutError, Fault):
         return None

@@ -158,6 +158,7 @@ class RemoteModel:
         """Make one request, on the first wire API that the server has."""
         address = self._access.address
         names = [name for name in wires_of(address) if name in self._wires] or list(self._wires)
+        answered = False
         for name in names:
             wire = self._wires[name]
             try:
@@ -165,9 +166,10 @@ class RemoteModel:
                 decoder = wire.decoder(request, address)
                 async with aclosing(read_answer(chunks, decoder)) as events:
                     async for event in events:
+                        answered = True
                         yield event
             except UnsupportedWire as fault:
-                if name == names[-1]:
+                if answered or name == names[-1]:
                     raise Fault(short_message(fault)) from None
             else:
                 if len(self._wires) > 1:

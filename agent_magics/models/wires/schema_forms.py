@@ -9,6 +9,7 @@ import json
 import re
 import types
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 from agent_magics.protocol.items import JsonMapping, JsonObject
@@ -18,6 +19,8 @@ Rule: TypeAlias = Callable[[Schema], Schema]
 
 # Nesting depth up to which references are resolved, since a schema may be recursive.
 DEEPEST = 4
+# Parts of the targets that take the place of references.
+MOST_PARTS = 2_000
 
 SUBSCHEMAS = ("items", "additionalProperties", "not")
 LISTS_OF_SCHEMAS = ("anyOf", "oneOf", "allOf", "prefixItems")
@@ -71,32 +74,63 @@ def without(schema: Schema, words: tuple[str, ...]) -> Schema:
 
 
 def resolve_references(schema: JsonMapping) -> Schema:
-    """Return `schema` with its local references replaced by their targets."""
+    """Return `schema` with its local references replaced by their targets, less deep where that
+    would make it too large.
+    """
     definitions = {**schema.get("definitions", {}), **schema.get("$defs", {})}
-    return without(_resolve(dict(schema), definitions, 0), ("$defs", "definitions"))
+    for deepest in range(DEEPEST, -1, -1):
+        with suppress(_TooManyParts):
+            resolved = _Resolver(definitions, deepest).resolve(dict(schema), 0)
+            return without(resolved, ("$defs", "definitions"))
+    raise AssertionError("without a target there is no part of one")
 
 
-def _resolve(part: object, definitions: JsonMapping, depth: int) -> Any:
-    if isinstance(part, list):
-        return [_resolve(each, definitions, depth) for each in part]
-    if not isinstance(part, Mapping):
-        return part
-    if isinstance(part.get("$ref"), str):
-        beside = without(dict(part), ("$ref",))
-        target = definitions.get(part["$ref"].rpartition("/")[2])
-        if target is None or depth >= DEEPEST:
-            return {"type": "object", **beside}
-        return {**_resolve(target, definitions, depth + 1), **beside}
-    # The values of these keywords are data, not schemas.
-    data = ("enum", "const", "default", "examples", "required", "$defs", "definitions")
-    result = {}
-    for word, value in part.items():
+class _TooManyParts(Exception):
+    """The targets of references have more parts than a schema may have."""
+
+
+class _Resolver:
+    """Replaces the references in one schema.
+
+    Args:
+        definitions: their targets, by name.
+        deepest: the level of targets in targets up to which they are replaced.
+    """
+
+    def __init__(self, definitions: JsonMapping, deepest: int) -> None:
+        self._definitions = definitions
+        self._deepest = deepest
+        self._parts = 0  # of targets
+
+    def resolve(self, part: object, depth: int) -> Any:
+        """Return a part of the schema.
+
+        Raises:
+            _TooManyParts: it has too many.
+        """
+        if isinstance(part, list):
+            return [self.resolve(each, depth) for each in part]
+        if not isinstance(part, Mapping):
+            return part
+        self._parts += depth > 0
+        if self._parts > MOST_PARTS:
+            raise _TooManyParts
+        if isinstance(part.get("$ref"), str):
+            beside = without(dict(part), ("$ref",))
+            target = self._definitions.get(part["$ref"].rpartition("/")[2])
+            if target is None or depth >= self._deepest:
+                return {"type": "object", **beside}
+            return {**self.resolve(target, depth + 1), **beside}
+        return {word: self._resolve_word(word, value, depth) for word, value in part.items()}
+
+    def _resolve_word(self, word: str, value: object, depth: int) -> Any:
         if word in ("properties", "patternProperties") and isinstance(value, Mapping):
-            value = {name: _resolve(each, definitions, depth) for name, each in value.items()}
-        elif word not in data:
-            value = _resolve(value, definitions, depth)
-        result[word] = value
-    return result
+            return {name: self.resolve(each, depth) for name, each in value.items()}
+        return value if word in _DATA else self.resolve(value, depth)
+
+
+# Keywords whose values are data, not schemas.
+_DATA = ("enum", "const", "default", "examples", "required", "$defs", "definitions")
 
 
 # -- Gemini: an OpenAPI 3.0 subset ---------------------------------------------------------------

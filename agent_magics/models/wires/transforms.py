@@ -12,6 +12,7 @@ import string
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
+from agent_magics.models.wires.bodies import json_text
 from agent_magics.protocol.items import JsonMapping, JsonObject
 
 Schema: TypeAlias = JsonObject
@@ -185,10 +186,35 @@ def _reference_alone(schema: Schema) -> Schema:
     return {"anyOf": [{"$ref": schema["$ref"]}], **beside}
 
 
-# -- ids of calls -------------------------------------------------------------------------------
+# -- calls that are sent back -------------------------------------------------------------------
+
+
+def fit_name(name: str) -> str:
+    """Return the name of a called tool in the form that servers accept: a model may write any."""
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unknown"
+
+
+def fit_arguments(arguments: str) -> str:
+    """Return the arguments of a call, in a JSON object if they are none.
+
+    Servers parse those of earlier calls (vLLM's and Ollama's templates do), and refuse the whole
+    conversation if one is malformed; the model was told so by an error.
+    """
+    text = arguments if arguments.strip() else "{}"
+    try:
+        is_object = isinstance(json.loads(text, parse_constant=_refuse), dict)
+    except (ValueError, RecursionError):
+        is_object = False
+    return text if is_object else json_text({"invalid_json": arguments})
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON, though Python reads it")
+
 
 # Form -> pattern of a valid id, length of a generated one, reason.
 CALL_ID_FORMS = {
+    "responses": (re.compile(r".{1,64}", re.DOTALL), 24, "call_id has at most 64 characters"),
     "openai": (re.compile(r".{1,40}", re.DOTALL), 24, "tool_calls[].id has at most 40 characters"),
     "anthropic": (re.compile(r"[a-zA-Z0-9_-]{1,64}"), 24, "tool_use.id has this pattern"),
     "mistral": (re.compile(r"[a-zA-Z0-9]{9}"), 9, "its template takes nine letters and digits"),

@@ -1,5 +1,6 @@
 """A text that is read twice is sent once, as long as the first is still there."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,30 @@ def test_a_changed_file_and_another_window_are_read(file: Path) -> None:
         first, second, window = texts(agent)
     assert "line 7" in first and "LINE 7" in second
     assert "line 29" in window and SAID not in (second, window)
+
+
+def test_a_file_that_is_as_it_was_before_the_last_read_is_read(file: Path) -> None:
+    def write(text: str) -> Callable[[object], Call]:
+        def change(_: object) -> Call:
+            file.write_text(text, encoding="utf-8")
+            return read()
+
+        return change
+
+    script = [read(), write(TEXT.replace("line 7", "LINE 7")), write(TEXT), read(), "Read."]
+    with Agent(ScriptedModel(script)) as agent:
+        agent.run_sync("Read it.")
+        first, _, back, same = texts(agent)
+    assert back == first and same == SAID
+
+
+def test_another_file_of_the_same_text_is_read(file: Path) -> None:
+    (file.parent / "copy.txt").write_text(TEXT, encoding="utf-8")
+    script = [read(), Call("read_file", {"path": "copy.txt"}), read(), "Read."]
+    with Agent(ScriptedModel(script)) as agent:
+        agent.run_sync("Read both.")
+        first, copy, again = texts(agent)
+    assert copy == first and again == SAID
 
 
 def test_what_is_not_sent_any_more_is_read_again(file: Path) -> None:

@@ -6,6 +6,7 @@ import ssl
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from email.utils import formatdate
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from agent_magics.models.faults import Fault, UnsupportedWire, brief, retry_afte
 from agent_magics.models.provider import open_model
 from agent_magics.models.providers.endpoints import forget_wires
 from agent_magics.models.recordings.scripted import SeenHistory
-from agent_magics.models.retry import CAME_OUT_DIFFERENTLY, RetryPolicy
+from agent_magics.models.retry import CAME_OUT_DIFFERENTLY, RetryPolicy, Shown
 from agent_magics.models.wires.sse import encode_event
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import AssistantMessage, FunctionCall, UserMessage
@@ -53,9 +54,9 @@ def serve(wire, replies, **options):
     return ModelServer(**{wire: replies}, **options)
 
 
-def ask(wire, server, *, model="m", tries=6, **options):
+def ask(wire, server, *, model="m", tries=6, on_event=lambda event: None, **options):
     """Make one request; return its events and the waits, which nobody sits through."""
-    waits = []
+    events, waits = [], []
 
     async def wait(seconds):
         waits.append(seconds)
@@ -67,11 +68,14 @@ def ask(wire, server, *, model="m", tries=6, **options):
         history = SeenHistory((UserMessage("hi"),))
         request = ModelRequest(model, "Be brief.", history, (), "hi", 1)
         try:
-            return [event async for event in client.stream(request)]
+            async for event in client.stream(request):
+                on_event(event)
+                events.append(event)
         finally:
             await client.close()
 
-    return asyncio.run(run()), waits
+    asyncio.run(run())
+    return events, waits
 
 
 def failure(wire, server, **options):
@@ -492,6 +496,19 @@ def test_a_server_that_does_not_stream(wire):
     assert isinstance(events[-1], ResponseDone) and events[-1].usage.input_tokens == 7
 
 
+def test_an_answer_that_has_begun_is_not_begun_anew_on_the_other_wire():
+    failed = {"response": {"status": "failed", "error": {"message": "invalid URL 'htp://x'"}}}
+    begun = [
+        encode_event("response.output_text.delta", {"delta": "The page says "}),
+        encode_event("response.failed", failed),
+    ]
+    reply = Reply(events=begun, pause_after=1)
+    with ModelServer(responses=[reply], chat=["A wholly different answer."]) as server:
+        said = str(failure("auto", server, tries=1, on_event=lambda event: reply.release.set()))
+        assert [path.rpartition("/")[2] for path in server.paths] == ["responses"]
+    assert "invalid URL" in said
+
+
 def test_what_is_no_answer_at_all(wire):
     for document in (b"<html>Welcome</html>", b"{}", b""):
         with serve(wire, [Reply(document=document)]) as server:
@@ -505,6 +522,44 @@ def test_a_connection_that_stays_open_after_the_end_does_not_hold_the_answer_up(
     with ModelServer(chat=[reply]) as server:
         got, _ = ask("chat", server, timeout=0.3)
     assert items_of(got) == [AssistantMessage("Hi.")]
+
+
+def test_what_comes_after_the_end_of_an_answer_is_waited_for_once(monkeypatch):
+    monkeypatch.setattr("agent_magics.models.wires.answer.AFTER_THE_FINISH", 0.3)
+    ended = asyncio.Event()
+
+    async def serve(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+        writer.write(chunk({"content": "Hi."}) + chunk({}, "stop"))
+        with suppress(ConnectionError):
+            while not writer.is_closing():  # no usage, no [DONE], and pings for ever
+                writer.write(b": ping\n\n")
+                await writer.drain()
+                await asyncio.sleep(0.02)
+        writer.close()
+        ended.set()
+
+    async def run():
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        client = open_model("chat", base_url=f"http://127.0.0.1:{port}/v1")
+        request = ModelRequest("m", "", SeenHistory((UserMessage("hi"),)), (), "hi", 1)
+        try:
+            return [event async for event in client.stream(request)]
+        finally:
+            await client.close()
+            server.close()
+            await ended.wait()
+
+    assert items_of(asyncio.run(asyncio.wait_for(run(), 60))) == [AssistantMessage("Hi.")]
+
+
+def test_a_notice_is_told_once_however_often_a_request_is_made():
+    shown = Shown()
+    assert shown.receive(Notice("No search.")) == [Notice("No search.")]
+    shown.begin()
+    assert shown.receive(Notice("No search.")) == []
 
 
 # -- without a server ----------------------------------------------------------------------------

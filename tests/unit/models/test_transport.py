@@ -124,6 +124,21 @@ def test_what_is_packed_with_a_bound_is_unpacked(encoding, bits, monkeypatch):
     assert b"".join(parts) == b"words " * 99
 
 
+@pytest.mark.parametrize("cut", range(1, 46, 3))
+def test_members_of_gzip_that_follow_each_other_are_one_text(cut, monkeypatch):
+    body = packed(b"one ", 31) + packed(b"two", 31)
+    header = b"Content-Encoding: gzip"
+    parts, _ = read_raw(chunked([body[:cut], body[cut:]], header), monkeypatch)
+    assert b"".join(parts) == b"one two"
+
+
+@pytest.mark.parametrize(("encoding", "bits"), [("gzip", 31), ("deflate", 15)])
+def test_what_follows_a_packed_body_is_not_kept(encoding, bits, monkeypatch):
+    header = b"Content-Encoding: " + encoding.encode()
+    parts, _ = read_raw(chunked([packed(b"words", bits), b"x" * 9, b"y"], header), monkeypatch)
+    assert b"".join(parts) == b"words"
+
+
 @pytest.mark.parametrize(
     ("encoding", "body", "said"),
     [

@@ -6,7 +6,6 @@ stays open while the conversation grows; its parts are already encoded.
 """
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -16,7 +15,7 @@ from agent_magics.models.providers.endpoints import Dialect
 from agent_magics.models.wires.bodies import compact, json_text
 from agent_magics.models.wires.chat.calls import is_json_object
 from agent_magics.models.wires.reasoning import details_for
-from agent_magics.models.wires.transforms import fit_call_id
+from agent_magics.models.wires.transforms import fit_arguments, fit_call_id, fit_name
 from agent_magics.protocol.items import (
     CALL_TYPES,
     AssistantMessage,
@@ -235,25 +234,18 @@ def _image_json(image: InputImage) -> JsonObject:
 
 
 def call_json(item: CallItem, dialect: Dialect) -> JsonObject:
-    """Encode a call as the API's JSON object.
-
-    Servers parse the arguments of earlier calls (vLLM's and Ollama's templates as JSON, OpenAI's
-    names by a pattern) and refuse the whole conversation if one is malformed. So malformed calls,
-    which the model was told about by an error, are sent back in a well-formed shape.
-    """
+    """Encode a call as the API's JSON object, a malformed one in a well-formed shape."""
     call_id = fit_call_id(item.call_id or "", dialect.call_ids)
     if isinstance(item, CustomToolCall):
         if dialect.custom_tools:
-            custom = {"name": _fit_name(item.name), "input": item.input}
+            custom = {"name": fit_name(item.name), "input": item.input}
             return {"id": call_id, "type": "custom", "custom": custom}
         arguments = json_text({"input": item.input})
     elif isinstance(item, LocalShellCall):
         arguments = json_text(_local_shell_arguments(item))
     else:
-        arguments = item.arguments if item.arguments.strip() else "{}"
-        if not is_json_object(arguments):
-            arguments = json_text({"invalid_json": arguments})
-    name = "local_shell" if isinstance(item, LocalShellCall) else _fit_name(item.name)
+        arguments = fit_arguments(item.arguments)
+    name = "local_shell" if isinstance(item, LocalShellCall) else fit_name(item.name)
     call = {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
     return {**call, **_extra_of(item)}
 
@@ -261,10 +253,6 @@ def call_json(item: CallItem, dialect: Dialect) -> JsonObject:
 def _local_shell_arguments(item: LocalShellCall) -> JsonObject:
     given = {"command": list(item.command), "workdir": item.workdir, "timeout_ms": item.timeout_ms}
     return {name: value for name, value in given.items() if value is not None}
-
-
-def _fit_name(name: str) -> str:
-    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unknown"
 
 
 EXTRA_MARK = "extra_content:"
@@ -276,7 +264,9 @@ def _extra_of(item: CallItem) -> JsonObject:
     Gemini 3 signs each call with its reasoning and refuses one without the signature.
     """
     if item.id and item.id.startswith(EXTRA_MARK):
-        return {"extra_content": json.loads(item.id.removeprefix(EXTRA_MARK))}
+        # A number that is too large for Python is "Infinity" by now, which is no JSON.
+        kept = json.loads(item.id.removeprefix(EXTRA_MARK), parse_constant=lambda _: None)
+        return {"extra_content": kept}
     return {}
 
 

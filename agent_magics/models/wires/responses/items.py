@@ -1,6 +1,7 @@
 """Encodes items and tool specs as the Responses API's JSON, and decodes its output items."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import assert_never
 
 from agent_magics.models.base import ItemDone, ModelEvent, ReasoningChunk, ResponseDone, TextChunk
@@ -16,7 +17,12 @@ from agent_magics.models.wires.bodies import compact
 from agent_magics.models.wires.reasoning import is_details
 from agent_magics.models.wires.schema_forms import lean_form
 from agent_magics.models.wires.sse import encode_event
-from agent_magics.models.wires.transforms import strict_form
+from agent_magics.models.wires.transforms import (
+    fit_arguments,
+    fit_call_id,
+    fit_name,
+    strict_form,
+)
 from agent_magics.protocol.items import (
     AssistantMessage,
     Citation,
@@ -67,7 +73,7 @@ class ResponsesTranscript:
             return
         if self._elements:
             self._elements += b","
-        self._elements += encode_item(item)
+        self._elements += encode_item(_fitted(item))
 
     def encoded(self) -> bytearray:
         """Return all items, joined by commas."""
@@ -77,6 +83,21 @@ class ResponsesTranscript:
 def without_reasoning() -> ResponsesTranscript:
     """Return an empty transcript for a model without reasoning, which accepts none of another's."""
     return ResponsesTranscript(sealed=False)
+
+
+def _fitted(item: Item) -> Item:
+    """Return an item in the form that servers accept: a model may call what is the name of no tool,
+    with arguments that are no JSON, and one such call has all later requests refused.
+    """
+    match item:
+        case FunctionCall(call_id, name, arguments):
+            call_id = fit_call_id(call_id, "responses")
+            return FunctionCall(call_id, fit_name(name), fit_arguments(arguments))
+        case CustomToolCall(call_id, name, text):
+            return CustomToolCall(fit_call_id(call_id, "responses"), fit_name(name), text)
+        case ToolCallOutput(call_id) if item.kind != "local_shell":
+            return replace(item, call_id=fit_call_id(call_id, "responses"))
+    return item
 
 
 def _is_sealed(item: Reasoning) -> bool:

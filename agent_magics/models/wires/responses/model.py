@@ -67,6 +67,8 @@ class ResponseDecoder(AnswerDecoder):
         super().__init__()
         self._reasoning: list[Item] = []
         self._last_number = -1
+        self._last_fields: JsonObject = {}
+        self._is_numbered = True
         self._calling = ""  # the tool of the call whose arguments come
         self._given: set[object] = set()
         self._item_came = False
@@ -109,26 +111,41 @@ class ResponseDecoder(AnswerDecoder):
     def _read(
         self, reader: "Callable[[ResponseDecoder, JsonObject], None]", fields: JsonObject
     ) -> None:
-        """Read an event, unless its sequence number was read before."""
-        number = fields.get("sequence_number")
-        if isinstance(number, int) and reader not in (
-            ResponseDecoder._read_item,
-            ResponseDecoder._read_end,
-        ):
-            if number <= self._last_number:
-                return
-            self._last_number = number
+        """Read an event, unless it was read before."""
+        if reader not in _READ_ANYWAY and self._is_old(fields):
+            return
         try:
             reader(self, fields)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             # A server may send any JSON in place of an object or a list.
             raise Garbled("not of the API's form") from error
 
+    def _is_old(self, fields: JsonObject) -> bool:
+        """Tell from its sequence number whether an event was received before, as some proxies send
+        it twice; others give all events the same number.
+        """
+        number = fields.get("sequence_number")
+        if not (isinstance(number, int) and self._is_numbered):
+            return False
+        if number == self._last_number and fields != self._last_fields:
+            self._is_numbered = False
+            return False
+        is_old = number <= self._last_number
+        if not is_old:
+            self._last_number, self._last_fields = number, fields
+        return is_old
+
     def _read_text(self, fields: JsonObject) -> None:
         self._events.add_text(TextChunk, _text_of(fields.get("delta")))
 
     def _read_reasoning(self, fields: JsonObject) -> None:
         self._events.add_text(ReasoningChunk, _text_of(fields.get("delta")))
+
+    def _read_part(self, fields: JsonObject) -> None:
+        """Begin a part of a summary, a paragraph of its own."""
+        index = fields.get("summary_index")
+        if isinstance(index, int) and index > 0:
+            self._events.add_text(ReasoningChunk, "\n\n")
 
     def _read_arguments(self, fields: JsonObject) -> None:
         self._events.add_arguments(self._calling, _text_of(fields.get("delta")))
@@ -212,6 +229,7 @@ READERS: dict[bytes, Callable[[ResponseDecoder, JsonObject], None]] = {
     b"response.refusal.delta": ResponseDecoder._read_text,
     b"response.reasoning_summary_text.delta": ResponseDecoder._read_reasoning,
     b"response.reasoning_text.delta": ResponseDecoder._read_reasoning,
+    b"response.reasoning_summary_part.added": ResponseDecoder._read_part,
     b"response.function_call_arguments.delta": ResponseDecoder._read_arguments,
     b"response.custom_tool_call_input.delta": ResponseDecoder._read_arguments,
     b"response.output_item.added": ResponseDecoder._read_started,
@@ -223,6 +241,14 @@ READERS: dict[bytes, Callable[[ResponseDecoder, JsonObject], None]] = {
 }
 
 
+# Events whose numbers say nothing: some gateways number the ends by themselves, from 0.
+_READ_ANYWAY = (
+    ResponseDecoder._read_item,
+    ResponseDecoder._read_end,
+    ResponseDecoder._read_failure,
+)
+
+
 # Events to ignore: their content is repeated in other events, or not needed.
 UNUSED = frozenset(
     b"response." + name
@@ -230,8 +256,7 @@ UNUSED = frozenset(
         *(b"created", b"queued", b"in_progress", b"metadata"),
         *(b"content_part.added", b"content_part.done"),
         *(b"output_text.done", b"output_text.annotation.added", b"refusal.done"),
-        *(b"reasoning_summary_part.added", b"reasoning_summary_part.done"),
-        *(b"reasoning_summary_text.done", b"reasoning_text.done"),
+        *(b"reasoning_summary_part.done", b"reasoning_summary_text.done", b"reasoning_text.done"),
         *(b"function_call_arguments.done", b"custom_tool_call_input.done"),
         *(b"web_search_call.in_progress", b"web_search_call.searching"),
         b"web_search_call.completed",

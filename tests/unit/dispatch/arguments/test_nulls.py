@@ -91,6 +91,18 @@ def test_a_null_that_a_dict_holds_is_reported(kind, value, place):
     assert any(line.startswith(place) for line in str(told.value).splitlines())
 
 
+HALF = '["half an emoji \\ud83d"]'
+
+
+@pytest.mark.parametrize("text", [HALF, *("[" * deep + "]" * deep for deep in (150, 300, 5_000))])
+def test_a_json_text_that_is_no_list_of_texts_is_reported(text):
+    def write(lines: list[str]) -> None:
+        """Write lines."""
+
+    with pytest.raises(RespondToModel, match="lines"):
+        ArgumentBinder(write).bind_json(json.dumps({"lines": text}))
+
+
 def test_a_null_under_any_name_of_a_function_is_reported():
     def fn(limit: int = 3, **counts: int) -> None: ...
 

@@ -59,6 +59,15 @@ def test_an_unknown_name_is_told_with_those_there_are():
         store.path_of("@r13")
 
 
+def test_line_breaks_of_a_text_stay_as_they_are():
+    store = HandleStore()
+    store.keep("a\r\nb\rc\n")
+    store.path_of("@r1")
+    store._entries["@r1"].source = None  # as where it was moved to disk
+    assert store.value_of("@r1") == "a\r\nb\rc\n"
+    store.close()
+
+
 def test_a_source_keeps_its_name_and_its_file_grows_with_it():
     store, source = HandleStore(), Growing("abcdefg")
     assert store.keep(source) == store.keep(source) == "@r1"

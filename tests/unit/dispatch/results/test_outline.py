@@ -10,11 +10,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_magics import Agent, tool
-from agent_magics.dispatch.results.outline import MOST_CHARACTERS, outline
+from agent_magics.dispatch.results.outline import (
+    MOST_CHARACTERS,
+    can_be_written,
+    may_run_code,
+    outline,
+)
 from agent_magics.dispatch.results.output import brief_text, to_tool_output
 from agent_magics.dispatch.stages.stored_outputs import is_by_reference
 
 BUDGET = 10_000
+
+
+def test_what_another_thread_changes_is_not_looked_through(monkeypatch):
+    def changes(value):
+        yield 1
+        raise RuntimeError("dictionary changed size during iteration")
+
+    monkeypatch.setattr("agent_magics.dispatch.results.outline._parts_of", changes)
+    assert may_run_code({"a": 1})
+    assert not can_be_written({"a": 1})
 
 
 def raiser(*names: str, error: type[BaseException] = RuntimeError) -> Any:

@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 from agent_magics.engine.context.history import History
 from agent_magics.models.base import ItemDone
 from agent_magics.models.providers.endpoints import Dialect, dialect_of
-from agent_magics.models.wires.chat.messages import ChatForm, decode_call, decode_usage
+from agent_magics.models.wires.chat.messages import (
+    EXTRA_MARK,
+    ChatForm,
+    decode_call,
+    decode_usage,
+)
 from agent_magics.models.wires.chat.model import ChatDecoder
 from agent_magics.models.wires.chat.tools import encode_choice, encode_tools, tool_json
 from agent_magics.models.wires.reasoning import ReasoningDetails
@@ -210,6 +215,13 @@ def test_freeform_and_shell_calls_are_functions_or_custom_calls():
 def test_what_the_model_wrote_wrongly_goes_back_readable():
     (message,) = messages_of(FunctionCall("a", "functions.f x", '{"cut'))
     assert message["tool_calls"] == [call_of("a", "functions_f_x", '{"invalid_json":"{\\"cut"}')]
+
+
+def test_what_is_no_json_though_python_reads_it_goes_back_as_text():
+    (message,) = messages_of(FunctionCall("a", "f", '{"x": NaN}'))
+    assert message["tool_calls"] == [call_of("a", "f", '{"invalid_json":"{\\"x\\": NaN}"}')]
+    (message,) = messages_of(FunctionCall("a", "f", "{}", f'{EXTRA_MARK}{{"s": Infinity}}'))
+    assert message["tool_calls"][0]["extra_content"] == {"s": None}
 
 
 def test_structured_reasoning_goes_back_with_what_was_said_next_and_nowhere_else():

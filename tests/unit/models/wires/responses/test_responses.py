@@ -249,6 +249,46 @@ def test_answers_that_were_cut_short_by_the_provider(reason, finish):
     assert done.finish == finish
 
 
+def delta_of(text, number):
+    return encode_event("response.output_text.delta", {"delta": text, "sequence_number": number})
+
+
+END = encode_event("response.completed", {"response": {"status": "completed"}})
+
+
+def said_in(*events):
+    return "".join(e.text for e in play(*events, END) if isinstance(e, TextChunk))
+
+
+def test_an_event_that_comes_twice_is_read_once():
+    assert said_in(delta_of("a", 3), delta_of("a", 3), delta_of("b", 4), delta_of("a", 3)) == "ab"
+
+
+def test_numbers_that_are_all_the_same_say_nothing():
+    assert said_in(*(delta_of(text, 0) for text in "abcc")) == "abcc"
+
+
+@pytest.mark.parametrize("kind", ["response.failed", "error"])
+def test_a_failure_is_told_whatever_its_number(kind):
+    error = {"code": "insufficient_quota", "message": "Nothing is left."}
+    fields = {"response": {"error": error}} if kind == "response.failed" else {"error": error}
+    failed = encode_event(kind, {**fields, "sequence_number": 0})
+    with pytest.raises(FatalError, match="Nothing is left"):
+        play(delta_of("a", 5), failed)
+
+
+def test_parts_of_a_summary_are_paragraphs():
+    def part(number, text):
+        place = {"summary_index": number}
+        return encode_event("response.reasoning_summary_part.added", place) + encode_event(
+            "response.reasoning_summary_text.delta", {**place, "delta": text}
+        )
+
+    events = play(part(0, "I look."), part(1, "I read."), END)
+    shown = "".join(each.text for each in events if isinstance(each, ReasoningChunk))
+    assert shown == "I look.\n\nI read."
+
+
 @pytest.mark.parametrize(
     ("event", "words"),
     [

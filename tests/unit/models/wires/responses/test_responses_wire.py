@@ -175,6 +175,19 @@ def test_calls_come_back_as_they_went(call_id, name, text):
         assert decode_item(json.loads(encode_item(item))) == item
 
 
+@pytest.mark.parametrize("arguments", ['{"cut', "[1]", '{"a": NaN}', "[" * 5_000])
+def test_what_the_model_wrote_wrongly_goes_back_in_a_form_that_servers_accept(arguments):
+    transcript = ResponsesTranscript()
+    transcript.add(FunctionCall("c" * 70, "functions.f x", arguments))
+    transcript.add(CustomToolCall("d", "a.b", "text"))
+    transcript.add(ToolCallOutput("c" * 70, "done"))
+    call, custom, output = json.loads(b"[%s]" % transcript.encoded())
+    assert call["name"] == "functions_f_x" and custom["name"] == "a_b"
+    assert json.loads(call["arguments"]) == {"invalid_json": arguments}
+    assert len(call["call_id"]) <= 64 and output["call_id"] == call["call_id"]
+    assert custom["call_id"] == "d"
+
+
 def test_messages_with_refusals_are_text():
     parts = [{"type": "output_text", "text": "So: "}, {"type": "refusal", "refusal": "no."}]
     message = {"type": "message", "id": "m", "content": parts}
