@@ -92,6 +92,13 @@ def entry_path(path: str, cwd: Path) -> Path:
     return entry if literal.name != ".." and entry.is_symlink() else resolved
 
 
+def typed_path(text: str | os.PathLike[str]) -> Path:
+    """Return the path that a person typed, with ``~`` expanded; that of a user who does not exist
+    stays as it is, and names nothing.
+    """
+    return Path(os.path.expanduser(text))  # `Path.expanduser` raises there
+
+
 def literal_path(path: str, cwd: Path) -> Path:
     """Return `path` as an absolute path, with ``~`` expanded and no symlink resolved.
 

@@ -42,12 +42,12 @@ class AgentCells:
 
     def run_blocking(self, options: Namespace, cell: str) -> None:
         """Run a ``%%agent`` cell that blocks."""
+        if options.background:
+            raise FatalError("--background needs a cell of its own at the top level of a notebook.")
         if options.map:
             mapping, asked = self._prepare_map(options, cell, blocks=True)
             self._bind_map(mapping.run_blocking(**asked), options)
             return
-        if options.background:
-            raise FatalError("--background needs a cell of its own at the top level of a notebook.")
         run, prompt = self._prepare(options, cell)
         if run.agent.session.busy:
             raise FatalError(f"{_at_work(run.agent)} This cell blocks the kernel; it cannot wait.")
@@ -55,8 +55,8 @@ class AgentCells:
         with self._binding_interrupted(run, options):
             result = run.run_blocking(prompt, turn_config)
             if options.plan and is_to_run(result):
-                following, turn_config = self._run_of_plan(run, options)
-                result = following.run_blocking(RUN_PROMPT, turn_config)
+                with self._run_of_plan(run, options) as (following, turn_config):
+                    result = following.run_blocking(RUN_PROMPT, turn_config)
             self._finish(result, options)
 
     async def run_awaiting(self, options: Namespace, cell: str) -> None:
@@ -65,7 +65,7 @@ class AgentCells:
             mapping, asked = self._prepare_map(options, cell)
             work = self._map(mapping.run(background=options.background, **asked), options)
             if options.background:
-                self._go_on_behind(mapping.agent, work)
+                self._go_on_behind(mapping.agent, _map_behind(mapping, work))
             else:  # the agent stays free for other cells
                 await work
             return
@@ -103,10 +103,10 @@ class AgentCells:
             turn_config = turn_config or self._begin(run, options, prompt)
             result = await run.run_awaiting(prompt, turn_config, background=options.background)
             if options.plan and is_to_run(result):
-                following, turn_config = self._run_of_plan(run, options)
-                result = await following.run_awaiting(
-                    RUN_PROMPT, turn_config, background=options.background
-                )
+                with self._run_of_plan(run, options) as (following, turn_config):
+                    result = await following.run_awaiting(
+                        RUN_PROMPT, turn_config, background=options.background
+                    )
         finally:
             order.release()
         return result
@@ -115,20 +115,31 @@ class AgentCells:
 
     def _prepare(self, options: Namespace, cell: str) -> tuple[CellRun, str]:
         _check_into(options)
-        prompt = self._notebook.cell_reader.prompt(options, cell)
+        known = self._notebook.agents.get(options.name or self._notebook.settings.name)
+        workspace = None if known is None or options.new else known.config.cwd
+        prompt = self._notebook.cell_reader.prompt(options, cell, workspace)
         agent = self._notebook.agent_named(options.name, new=options.new)
         return self._notebook.begin_run(agent, _pictures(agent, options, cell)), prompt
 
-    def _run_of_plan(self, run: CellRun, options: Namespace) -> tuple[CellRun, TurnConfig]:
-        """Return the run that carries a plan out in the same cell, an ordinary one."""
+    @contextmanager
+    def _run_of_plan(
+        self, run: CellRun, options: Namespace
+    ) -> Iterator[tuple[CellRun, TurnConfig]]:
+        """Carry a plan out by an ordinary run in the same cell; what interrupts it interrupts the
+        cell's.
+        """
         following = self._notebook.begin_run(run.agent)
         self._notebook.views[run.agent.name] = following.view
         options.plan = False
-        return following, self._notebook.turn_config(run.agent, options)[0]
+        try:
+            yield following, self._notebook.turn_config(run.agent, options)[0]
+        finally:
+            run.interrupted = following.interrupted
 
     def _begin(self, run: CellRun, options: Namespace, prompt: str) -> TurnConfig:
         """Return the configuration of a cell's turn, when that begins."""
         agent = run.agent
+        run.has_begun = True
         turn_config, notes = self._notebook.turn_config(agent, options, prompt)
         if not (notes or options.record or self._notebook.settings.record):
             run.name_conversation()
@@ -143,12 +154,16 @@ class AgentCells:
 
     @contextmanager
     def _binding_interrupted(self, run: CellRun, options: Namespace) -> Iterator[None]:
-        """Bind `_agent` also where the person interrupts, to the result until then."""
+        """Bind `_agent` also where the person interrupts, to the result until then; a cell that has
+        not begun has none.
+        """
         try:
             yield
         except KeyboardInterrupt:
-            self._notebook.shell.user_ns["_agent"] = run.interrupted
-            self._settle(options, None)
+            if run.has_begun:
+                self._settle(options, None)
+            if run.interrupted is not None:
+                self._notebook.shell.user_ns["_agent"] = run.interrupted
             raise
 
     def _finish(self, result: RunResult, options: Namespace) -> None:
@@ -232,6 +247,16 @@ class AgentCells:
         self._notebook.shell.user_ns["_agent"] = result
         if options.into:
             self._notebook.shell.user_ns[options.into] = result.frame
+
+
+async def _map_behind(mapping: "MapCell", work: Coroutine[Any, Any, None]) -> None:
+    """Do the work of a map in the background; no cell is left to end with its error."""
+    try:
+        await work
+    except KeyboardInterrupt:
+        return
+    except FatalError as error:
+        mapping.fail(short_message(error))
 
 
 def _pictures(agent: Agent, options: Namespace, cell: str) -> tuple[InputImage, ...]:

@@ -7,6 +7,7 @@ in the background before that.
 import functools
 import gc
 import importlib
+import os
 import sys
 import threading
 from collections.abc import Sequence
@@ -156,7 +157,15 @@ class AgentMagics(Magics, SettingTraits):  # type: ignore[misc] # a class made f
 
     def _save_pasted(self, part: Data) -> Data:
         """Save a file that was pasted or dropped into a cell; see `PastedFiles`."""
-        return self._pasted.receive(part, Path(self.cwd or ".").resolve())
+        return self._pasted.receive(part, self._workspace())
+
+    def _workspace(self) -> Path:
+        """Return the folder of the notebook's own agent, or of the one that will be made."""
+        agent = self.agents.get(self.name) if "notebook" in vars(self) else None
+        if agent is not None:
+            return agent.config.cwd
+        # `Path.expanduser` raises where there is no such user.
+        return Path(os.path.expanduser(self.cwd or ".")).resolve()  # noqa: PTH111
 
     @functools.cached_property
     def _pasted(self) -> "PastedFiles":
@@ -176,7 +185,7 @@ class AgentMagics(Magics, SettingTraits):  # type: ignore[misc] # a class made f
             self.agent.parser,
             shell.user_ns,
             shell.user_ns_hidden,
-            Path(self.cwd or ".").resolve(),
+            self._workspace(),
             tuple(self.agents) if "notebook" in vars(self) else (),
             given_in(self),
         )

@@ -37,7 +37,6 @@ from agent_magics.protocol.config import Settings
 from agent_magics.protocol.errors import FatalError, short_message
 from agent_magics.protocol.items import InputImage
 from agent_magics.render.markdown import as_entities
-from agent_magics.render.visible import show_hidden
 from agent_magics.settings.sources import Source
 from agent_magics.text.secrets import Secrets
 from agent_magics.tools.mcp.callables import McpNamespace
@@ -182,7 +181,7 @@ class NotebookAgents:
     def publish_text(self, text: str) -> None:
         """Show Markdown in the running cell: no key in it, and of what it quotes nothing hidden."""
         written = (*self.secrets, *map(as_entities, self.secrets))
-        shown = show_hidden(redact_shortened(written, text))
+        shown = redact_shortened(written, text)
         CellPublisher(self.shell).publish(text_bundle(shown), uuid.uuid4().hex)
 
     def settings_now(self) -> Settings:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable
 from urllib.parse import quote, urlsplit
 
-from agent_magics.protocol.items import Citation, Json, JsonMapping
+from agent_magics.protocol.items import Citation, Json, JsonMapping, json_object
 from agent_magics.text.brief import brief
 
 # Longer lists are cut: a deep search cites hundreds of pages, and they are saved in the notebook.
@@ -29,7 +29,8 @@ def describe_search(action: JsonMapping | str, *, done: bool) -> str:
         action: the action of a `WebSearchCall`, or its JSON text.
         done: whether the step has ended.
     """
-    step: JsonMapping = json.loads(action or "{}") if isinstance(action, str) else action
+    # A model may call a function of this name, with arguments that are no object.
+    step: JsonMapping = json_object(action) or {} if isinstance(action, str) else action
     kind = str(step.get("type", "search"))
     verb = _VERBS.get(kind, _VERBS["search"])[done]
     queries = step.get("queries")

@@ -13,6 +13,7 @@ from typing import Any, TypedDict
 from agent_magics.engine.foreground.host import Host
 from agent_magics.engine.session import Session
 from agent_magics.engine.turn_config import TurnConfig
+from agent_magics.files.paths import typed_path
 from agent_magics.model_clients import ModelClients
 from agent_magics.models.providers.catalog import find_model
 from agent_magics.models.providers.endpoints import server_address
@@ -240,7 +241,7 @@ def _runs(asking: Asking, options: MapOptions) -> RowRuns | None:
 def _cache(asking: Asking, options: MapOptions) -> Path | None:
     cache = options.get("cache", True)
     if not isinstance(cache, bool):
-        return Path(cache).expanduser().absolute()
+        return typed_path(cache).absolute()
     if cache and asking.is_live:
         return cache_file()
     if options.get("batch"):

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, get_args, get_origin
 
+from agent_magics.files.paths import typed_path
 from agent_magics.models.providers.catalog import DATE, find_model
 from agent_magics.models.providers.endpoints import check_address, endpoint_of
 from agent_magics.models.providers.families import check_features
@@ -79,7 +80,7 @@ def _existing_folder(path: object) -> Path:
     if not isinstance(path, (str, os.PathLike)):
         raise ValueError("is not a path.")
     try:
-        folder = Path(path).expanduser().resolve()
+        folder = typed_path(path).resolve()
     except FileNotFoundError:
         raise ValueError(
             "cannot be found: the folder that this process works in was deleted. Change to one "

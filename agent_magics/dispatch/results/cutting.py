@@ -1,6 +1,8 @@
 """Cuts text to a budget of characters."""
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 _MARK = " characters left out …"
 _LINE = re.compile(rf"^… \d+{_MARK}$", re.MULTILINE)
@@ -35,6 +37,17 @@ def fit_text(text: str, budget: int) -> str:
     if len(text) > budget:
         text, _ = cut_text(text, budget)
     return encodable(text)
+
+
+def encodable_json(value: Any) -> Any:
+    """Return a JSON value with all texts in it, names too, as `encodable` returns them."""
+    if isinstance(value, str):
+        return encodable(value)
+    if isinstance(value, Mapping):
+        return {encodable(name): encodable_json(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [encodable_json(each) for each in value]
+    return value
 
 
 def encodable(text: str) -> str:

@@ -53,6 +53,10 @@ class Rewind:
         self._is_back = False
         self._redone: list[UndoResult] = []  # by a redo that the disk refused half-way
 
+    def is_of(self, conversation: Conversation) -> bool:
+        """Tell whether it is the undo of this conversation's turns."""
+        return self._conversation is conversation
+
     @property
     def items(self) -> Sequence[Item]:
         """The items that are removed from the conversation."""

@@ -101,9 +101,13 @@ def maker_of(name: str, sources: Sequence[str], ids: Mapping[int, str]) -> str:
 def _assigned(source: str) -> set[str]:
     """Return the names that a cell assigns, imports or defines."""
     try:
-        tree = ast.parse(source)
+        return assigned_in(ast.parse(source))
     except (SyntaxError, ValueError, RecursionError, SystemError):  # gh-106905
         return set()
+
+
+def assigned_in(tree: ast.AST) -> set[str]:
+    """Return the names that parsed code assigns, imports or defines anywhere."""
     names = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):

@@ -20,7 +20,9 @@ from agent_magics.kernel.cell.request.options import evaluate
 from agent_magics.kernel.lab.link import asker_of
 from agent_magics.kernel.questions.ways import CellHost, NotebookHost, stdin_allowed
 from agent_magics.models.providers.catalog import dollars
+from agent_magics.render.blocks.display import notice_item
 from agent_magics.render.markdown import code_span
+from agent_magics.render.mime import item_bundle
 from agent_magics.rows.budgets import duration
 from agent_magics.rows.job import BY_PERSON, Job
 from agent_magics.rows.planning import Watcher
@@ -138,6 +140,10 @@ class MapCell(Watcher):
         if job is not None:
             action = {"pause": job.pause, "go on": job.go_on, "stop": job.stop}[wish]
             self.agent.session.engine.post(action)
+
+    def fail(self, message: str) -> None:
+        """Show why nothing was asked, or why it ended."""
+        self._publisher.publish(item_bundle(notice_item(message, "error")), uuid.uuid4().hex)
 
     # -- drawing -----------------------------------------------------------------------------------
 

@@ -4,11 +4,13 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
+from agent_magics.dispatch.results.cutting import encodable_json
 from agent_magics.kernel.lab.link import Page
 from agent_magics.kernel.questions.ways import stdin_allowed
 from agent_magics.protocol.items import Json
 from agent_magics.render.blocks.display import VERSION, notice_item
 from agent_magics.render.mime import item_bundle, picture_metadata
+from agent_magics.render.visible import show_hidden
 
 
 class CellPublisher:
@@ -59,6 +61,7 @@ class CellPublisher:
                     page.redraw(self._cell, self.shown)
 
     def _send(self, bundle: dict[str, Json], display_id: str, *, update: bool) -> None:
+        bundle = encodable_json(bundle)  # a model may write half a character
         if self._cell:
             self.shown[display_id] = bundle
         transient = {"display_id": display_id, **self._transient}
@@ -120,5 +123,5 @@ def is_watched(shell: object) -> bool:
 
 
 def text_bundle(text: str) -> dict[str, Json]:
-    """Return the MIME bundle of a Markdown text of ours."""
-    return item_bundle({"version": VERSION, "kind": "text", "text": text})
+    """Return the MIME bundle of a Markdown text of ours; of what it quotes nothing stays hidden."""
+    return item_bundle({"version": VERSION, "kind": "text", "text": show_hidden(text)})

@@ -69,6 +69,7 @@ class CellRun:
     Attributes:
         agent: the agent that runs.
         view: the blocks of the turn.
+        has_begun: whether its turn is no longer waiting for an earlier cell's.
         interrupted: the result until the interrupt, where the person interrupted the run.
     """
 
@@ -99,6 +100,7 @@ class CellRun:
         self._foot: CellFoot | None = None
         self._helpers: dict[str, SubAgentChanged] = {}  # those at work, by name
         self._asked_pages: list[str] = []  # calls of the turn
+        self.has_begun = False
         self.interrupted: RunResult | None = None
         self._pictures = pictures
 
@@ -109,7 +111,7 @@ class CellRun:
 
     def note(self, text: str, level: str = "info") -> None:
         """Show a notice before the turn begins, such as the recording that is played."""
-        self._draw(DisplayBlock(f"note:{text}", notice_item(text, level), done=True))
+        self._draw(DisplayBlock(f"note:{text}#0", notice_item(text, level), done=True))
 
     async def wait_for(self, order: asyncio.Lock) -> None:
         """Acquire `order` after the earlier cells of the agent.

@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from agent_magics.app import Agent
 from agent_magics.engine.channels.redaction import redact
+from agent_magics.files.paths import typed_path
 from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.live.namespace import RanCode
 from agent_magics.kernel.notebook import NotebookAgents
@@ -36,7 +36,7 @@ def _export(notebook: NotebookAgents, agent: Agent, file: str) -> str:
     codes = codes_of(notebook, agent.name)
     if not codes:
         raise FatalError("No code has run in this conversation, so there is nothing to export.")
-    path = Path(file).expanduser()
+    path = typed_path(file)
     if path.suffix != ".ipynb":
         raise FatalError(f"%agent export {file}: the file's name has to end in .ipynb.")
     cells = redact(notebook.secrets, _notebook_of(codes))

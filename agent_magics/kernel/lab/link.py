@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from agent_magics.dispatch.results.cutting import encodable
+from agent_magics.dispatch.results.cutting import encodable_json
 from agent_magics.engine.foreground.interrupt import interruptible
 from agent_magics.protocol.errors import FatalError, short_message, typed_message
 from agent_magics.settings.editor import report
@@ -104,7 +104,7 @@ class Page:
         """Send a message to this page alone; from any thread."""
         kernel = self._kernel
         # What a page has said may come back, with half characters in it, which nothing can send.
-        said = {k: encodable(v) if isinstance(v, str) else v for k, v in fields.items()}
+        said = encodable_json(fields)
         kernel.session.send(
             kernel.iopub_socket,
             "comm_msg",

@@ -2,8 +2,9 @@
 
 import io
 import sys
+import threading
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from threading import Lock
 from time import monotonic
@@ -18,7 +19,7 @@ from agent_magics.exec.output import clean_output
 from agent_magics.kernel.live.displayed import KeptText, ends_quietly, in_brief, read_display
 from agent_magics.kernel.live.frames import with_tables
 from agent_magics.protocol.events import ExecCommandOutputDelta, LiveOutput
-from agent_magics.render.blocks.frames import TABLE
+from agent_magics.render.blocks.frames import TABLE, is_table
 
 _INTERVAL = 0.05
 MOST_TABLES = 10  # of one run; the rest is text alone
@@ -26,6 +27,16 @@ _DEEPEST = 10
 
 # An interrupt while we draw stops the run; the drawing is finished first.
 marks_own_code(Foreground.draw_meanwhile)
+
+
+# The runs of live code that what runs now belongs to. While one awaits something in the background,
+# the person runs cells on the same thread.
+_AROUND: ContextVar[tuple["Capture", ...]] = ContextVar("around", default=())
+
+
+def is_of_person() -> bool:
+    """Tell whether what runs now is a cell of the person, and no part of live code."""
+    return not _AROUND.get() and threading.current_thread() is threading.main_thread()
 
 
 class Capture:
@@ -47,6 +58,12 @@ class Capture:
         """The printed and displayed text, as a terminal would show it last."""
         with self._lock:
             return clean_output(self._kept.text)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether what runs now belongs to this run; threads that it has started do."""
+        is_main = threading.current_thread() is threading.main_thread()
+        return self in _AROUND.get() or not is_main
 
     def write(self, text: str) -> None:
         """Add printed text; from any thread."""
@@ -74,7 +91,7 @@ class Capture:
         """Add a displayed value: text for the model, images for both, a table for the person."""
         plain, mime, image = read_display(data)
         table = data.get(TABLE)
-        if isinstance(table, dict) and self._tables_left:
+        if self._tables_left and is_table(table):
             self._tables_left -= 1
             self._context.emit(LiveOutput, data={TABLE: table, "text/plain": plain})
         if not mime:
@@ -140,7 +157,7 @@ class _CapturedStream(io.TextIOBase):
 
     def write(self, text: str) -> int:
         capture = self._capture  # other threads may write while it ends
-        if capture is not None:
+        if capture is not None and capture.is_here:
             capture.write(str(text))
         else:
             self._pass_on("write", str(text))
@@ -148,10 +165,17 @@ class _CapturedStream(io.TextIOBase):
 
     def flush(self) -> None:
         capture = self._capture
-        if capture is not None:
+        if capture is not None and capture.is_here:
             capture.flush()
         else:
             self._pass_on("flush")
+
+    def set_parent(self, parent: Any) -> None:
+        """Tell the stream outside which cell of the person prints from now on."""
+        capture = self._capture
+        set_parent = getattr(self._outside, "set_parent", None)
+        if set_parent is not None and not (capture is not None and capture.is_here):
+            set_parent(parent)
 
     def close(self) -> None:
         """Do nothing: what stands in its place later is not to be closed."""
@@ -182,10 +206,14 @@ class _CapturedStream(io.TextIOBase):
 class _DisplayHook:
     """Shows the value of a last expression without changing `_`, `Out` and the execution count."""
 
-    def __init__(self, shell: Any, capture: Capture, quiet: bool) -> None:
+    def __init__(self, shell: Any, capture: Capture, quiet: bool, outside: Any) -> None:
         self._shell, self._capture, self._quiet = shell, capture, quiet
+        self._outside = outside
 
     def __call__(self, value: Any = None) -> None:
+        if not self._capture.is_here:
+            self._outside(value)
+            return
         if value is None or self._quiet:
             return
         data, _ = self._shell.display_formatter.format(value)
@@ -196,27 +224,39 @@ class _DisplayHook:
 
 
 class _DisplayPublisher:
-    """A display publisher that passes bundles to the capture."""
+    """A display publisher that passes bundles of live code to the capture.
+
+    What live code asks beside that is not done: the turn keeps what was shown, and hooks stay with
+    the real publisher.
+    """
 
     is_publishing = False
 
-    def __init__(self, capture: Capture) -> None:
+    def __init__(self, capture: Capture, outside: Any) -> None:
         self._capture = capture
+        self._outside = outside
 
-    def publish(self, data: Mapping[str, Any], *_: Any, **__: Any) -> None:
-        self._capture.display(data)
+    def publish(self, data: Mapping[str, Any], *args: Any, **kwargs: Any) -> None:
+        if self._capture.is_here:
+            self._capture.display(data)
+        else:
+            self._outside.publish(data, *args, **kwargs)
 
     def clear_output(self, wait: bool = False) -> None:
-        """Do nothing: the turn keeps what was shown."""
+        if not self._capture.is_here:
+            self._outside.clear_output(wait)
 
     def set_parent(self, parent: Any) -> None:
-        """Do nothing: messages of subshells must not redirect these outputs."""
+        if not self._capture.is_here:
+            self._outside.set_parent(parent)
 
     def register_hook(self, hook: Any) -> None:
-        """Do nothing: hooks stay with the real publisher."""
+        if not self._capture.is_here:
+            self._outside.register_hook(hook)
 
     def unregister_hook(self, hook: Any) -> None:
-        """Do nothing: hooks stay with the real publisher."""
+        if not self._capture.is_here:
+            self._outside.unregister_hook(hook)
 
 
 @contextmanager
@@ -224,6 +264,9 @@ def _paged(shell: Any, capture: Capture) -> Iterator[None]:
     """Display what a pager would show, and leave the person's page and next cell alone."""
 
     def show(data: Any, start: int = 0, screen_lines: int = 0) -> None:
+        if not capture.is_here:
+            pager(data, start, screen_lines)
+            return
         text = data.get("text/plain", "") if isinstance(data, Mapping) else data
         capture.display({"text/plain": clean_output(str(text))})
 
@@ -247,8 +290,8 @@ def _paged(shell: Any, capture: Capture) -> Iterator[None]:
 def captured(shell: Any, code: str, context: ToolContext) -> Iterator[Capture]:
     """Redirect what `code` prints and displays to a `Capture`, and restore the shell afterwards."""
     capture = Capture(context)
-    hook = _DisplayHook(shell, capture, ends_quietly(code))
     saved = (sys.stdout, sys.stderr, sys.displayhook, shell.display_pub, shell.display_trap.hook)
+    hook = _DisplayHook(shell, capture, ends_quietly(code), shell.display_trap.hook)
     # Live code may run a cell that runs live code: questions are asked outside of all of it.
     capture.outside = _open[0].outside if _open else saved[:2]
     _open.append(capture)
@@ -258,11 +301,17 @@ def captured(shell: Any, code: str, context: ToolContext) -> Iterator[Capture]:
     ]
     sys.stdout, sys.stderr = streams
     sys.displayhook = shell.display_trap.hook = hook
-    shell.display_pub = _DisplayPublisher(capture)
+    shell.display_pub = _DisplayPublisher(capture, shell.display_pub)
+    around = _AROUND.set((*_AROUND.get(), capture))
     try:
-        with with_tables(shell.display_formatter), _paged(shell, capture):
+        with (
+            with_tables(shell.display_formatter, lambda: capture.is_here),
+            _paged(shell, capture),
+        ):
             yield capture
     finally:
+        with suppress(ValueError):  # a task that was left ends in another context
+            _AROUND.reset(around)
         _open.remove(capture)
         sys.stdout, sys.stderr, sys.displayhook, shell.display_pub, shell.display_trap.hook = saved
         for stream in streams:

@@ -95,12 +95,20 @@ class Watch:
             if name[:1] != "_" and name not in hidden
         }
 
-    def end(self) -> RunChange:
-        """Return the changes since the start."""
-        before, after = self._before, self._visible()
+    def end(self, others: Collection[str] = ()) -> RunChange:
+        """Return the changes since the start.
+
+        Args:
+            others: names that somebody else has used meanwhile, whose changes do not count.
+        """
+        before, after = (
+            {name: value for name, value in each.items() if name not in others}
+            for each in (self._before, self._visible())
+        )
         added = [name for name in after if name not in before]
         deleted = [name for name in before if name not in after]
-        inside = {name for name, saved in self._saved.items() if _is_changed(saved)}
+        known = self._saved.items()
+        inside = {name for name, each in known if name not in others and _is_changed(each)}
         changed = [
             name
             for name, value in after.items()

@@ -51,13 +51,18 @@ def table_of(value: object) -> dict[str, Json] | None:
 
 
 @contextmanager
-def with_tables(formatter: Any) -> Iterator[None]:
-    """Add a table's rows to what a display formatter of IPython returns, inside this context."""
+def with_tables(formatter: Any, is_here: Callable[[], bool]) -> Iterator[None]:
+    """Add a table's rows to what a display formatter of IPython returns, inside this context.
+
+    Args:
+        formatter: the formatter.
+        is_here: tells whether what is displayed now is meant.
+    """
     plain = formatter.format
 
     def format_table(value: object, *args: Any, **kwargs: Any) -> tuple[dict[str, Any], Any]:
         data, metadata = plain(value, *args, **kwargs)
-        table = table_of(value) if data else None
+        table = table_of(value) if data and is_here() else None
         return ({**data, TABLE: table} if table else data), metadata
 
     formatter.format = format_table

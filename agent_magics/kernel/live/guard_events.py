@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
 
 from agent_magics.files.beneath import is_below, real_path
 from agent_magics.files.paths import write_kind
@@ -122,7 +123,7 @@ class Rails:
                 continue  # a descriptor: its file was judged when it was opened
             folder = change.folders[number] if number < len(change.folders) else -1
             descriptor = args[folder] if 0 <= folder < len(args) else -1
-            text = _in_folder(os.fsdecode(path), descriptor)
+            text = _in_folder(_without_scheme(os.fsdecode(path)), descriptor)
             hit = self._write(change.verb, text, follows=change.follows) if text else None
             if hit is not None:
                 return hit
@@ -163,6 +164,11 @@ def _led_to(path: str, *, follows: bool) -> str:
         return real_path(path)
     folder, name = os.path.split(path)  # a link is itself what is deleted or renamed
     return f"{real_path(folder)}/{name}"
+
+
+def _without_scheme(path: str) -> str:
+    """Return a path without the form of an address, in which SQLite takes it."""
+    return unquote(urlsplit(path).path) if path.startswith("file:") else path
 
 
 def _in_folder(path: str, descriptor: object) -> str:

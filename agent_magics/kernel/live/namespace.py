@@ -5,7 +5,7 @@ import re
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from agent_magics.dispatch.tool import is_tool
 from agent_magics.dispatch.turn import LiveDocument, LiveResult
 from agent_magics.engine.foreground.interrupt import Stopped, presses, raise_if_pressed
 from agent_magics.engine.past.variables import maker_of, outlines
-from agent_magics.kernel.live.capture import Capture, captured
+from agent_magics.kernel.live.capture import Capture, captured, is_of_person
 from agent_magics.kernel.live.changes import Changes, RunChange, Watch
 from agent_magics.kernel.live.displayed import describe_error, is_cell, refuse_exit
 from agent_magics.kernel.live.guard import Guard
@@ -32,6 +32,7 @@ from agent_magics.protocol.events import NamespaceChanged, VariablesKnown
 _MARKER = re.compile(r"(\\?)\{\{(.+?)\}\}", re.DOTALL)
 # The most characters of one expression in a prompt; larger values belong in the kernel.
 _INTERPOLATED = 10_000
+_WORD = re.compile(r"[^\W\d]\w*")
 _KEPT = re.compile(r"\b_r[1-9]\d*\b")
 _MOST_RAN = 1_000
 
@@ -153,9 +154,10 @@ class LiveNamespace:
         """Report the changes of the namespace, also where the code fails or is interrupted."""
         watch = Watch(self._shell.user_ns, code, self._shell.user_ns_hidden)
         try:
-            yield
+            with _names_of_person(self._shell) as theirs:
+                yield
         finally:
-            change = watch.end()
+            change = watch.end(theirs)
             self._remember(watch.named, change, context)
             if change:
                 change.turn_id = context.turn_id
@@ -205,6 +207,36 @@ class LiveNamespace:
         return result
 
 
+@contextmanager
+def _names_of_person(shell: Any) -> Iterator[set[str]]:
+    """Collect the names that cells of the person use or bind meanwhile, as code in the background
+    awaits something: what becomes of these is theirs.
+    """
+    names = set[str]()
+    before: dict[str, Any] = {}
+
+    def begin(info: Any) -> None:
+        if is_of_person():
+            names.update(_WORD.findall(info.raw_cell))
+            before.clear()
+            before.update(shell.user_ns)
+
+    def end(_: Any) -> None:
+        if is_of_person():
+            now = dict(shell.user_ns)
+            names.update(
+                n for n in {*now, *before} if now.get(n, names) is not before.get(n, names)
+            )
+
+    shell.events.register("pre_run_cell", begin)
+    shell.events.register("post_run_cell", end)
+    try:
+        yield names
+    finally:
+        shell.events.unregister("pre_run_cell", begin)
+        shell.events.unregister("post_run_cell", end)
+
+
 def _ends_turn(raised: BaseException, was_pressed: bool) -> bool:
     """Return whether the person interrupted, or the turn stops the code or cancels its task.
 
@@ -243,13 +275,14 @@ def _undisturbed(shell: Any) -> Iterator[None]:
     saved_sys = {name: getattr(sys, name) for name in _SYS_LAST if hasattr(sys, name)}
     # An `error` message would fail the cell under nbval; the error is the call's output.
     names = ("showtraceback", "showsyntaxerror", "showindentationerror")
-    silenced = dict.fromkeys(names, lambda *args, **kwargs: None)
+    silenced = {name: _for_live_code(shell, name, lambda *_, **__: None) for name in names}
+    silenced["ask_exit"] = _for_live_code(shell, "ask_exit", refuse_exit)
     own = {**vars(shell)}  # those of code that runs this code stay
-    vars(shell).update(silenced, ask_exit=refuse_exit)
+    vars(shell).update(silenced)
     try:
         yield
     finally:
-        for name in (*silenced, "ask_exit"):
+        for name in silenced:
             del vars(shell)[name]
             if name in own:
                 vars(shell)[name] = own[name]
@@ -261,6 +294,16 @@ def _undisturbed(shell: Any) -> Iterator[None]:
                 setattr(sys, name, saved_sys[name])
             elif hasattr(sys, name):
                 delattr(sys, name)
+
+
+def _for_live_code(shell: Any, name: str, instead: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function for a method of the shell, which the person's own cells still call."""
+    method = getattr(shell, name)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return (method if is_of_person() else instead)(*args, **kwargs)
+
+    return call
 
 
 def interpolate(text: str, namespace: dict[str, Any]) -> str:

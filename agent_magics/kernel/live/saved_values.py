@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from agent_magics.dispatch.results.values import Types, estimate_size, loaded, made_by
 
 # Elements of lists and dicts that one run may copy, all together.
-MOST_ELEMENTS = 20_000
+MOST_ELEMENTS = 100_000
 _DEEPEST = 8
 # Columns of a table whose values are compared; each takes some 20 microseconds.
 _MOST_COLUMNS = 10_000
@@ -25,11 +25,13 @@ class Saved(Protocol):
 
     Attributes:
         value: the value; one that has taken its place may be set.
-        can_be_put_back: False where only the outline is known.
     """
 
     value: Any
-    can_be_put_back: bool
+
+    @property
+    def can_be_put_back(self) -> bool:
+        """Whether all of it can be: not where only an outline is known."""
 
     def is_changed(self) -> bool:
         """Return whether the value has changed since."""
@@ -66,9 +68,16 @@ def save(value: Any, budget: CopyBudget, *, is_compared: bool = False) -> Saved 
         budget: for the copies; what exceeds it is saved as an outline.
         is_compared: whether it is saved to detect changes alone, for which an array is not copied.
     """
+    return _save(value, budget, is_compared, ())
+
+
+def _save(
+    value: Any, budget: CopyBudget, is_compared: bool, above: tuple[int, ...]
+) -> Saved | None:
+    """Do what `save` does; `above` holds the ids of the containers around the value."""
     kind = type(value)
     if kind in _EDITABLE or kind is tuple:
-        return _SavedContainer.of(value, budget)
+        return _save_container(value, budget, is_compared, above)
     root, name = made_by(kind)
     if (root, name) == ("numpy", "ndarray"):
         if not value.dtype.hasobject and budget.take(value.nbytes, is_held=not is_compared):
@@ -83,55 +92,80 @@ def save(value: Any, budget: CopyBudget, *, is_compared: bool = False) -> Saved 
 
 # -- lists, dicts and sets, as deep as they are plain ----------------------------------------------
 
+_PLAIN = Types(str, int, float, bool, type(None), bytes)
 _EDITABLE = Types(list, dict, set, bytearray)
 _NESTED = Types(list, dict, tuple)
 
 
+def _save_container(
+    value: Any, budget: CopyBudget, is_compared: bool, above: tuple[int, ...]
+) -> Saved | None:
+    if id(value) in above:
+        return None
+    too_deep = len(above) > _DEEPEST
+    if too_deep or len(value) > budget.elements or not budget.take(8 * len(value)):
+        return _Outline(value, len)
+    budget.elements -= len(value)
+    elements: Any = value if isinstance(value, tuple) else value.copy()
+    inner: list[tuple[Any, Saved]] = []
+    if type(value) in _NESTED:
+        within = (*above, id(value))
+        places = elements.items() if isinstance(elements, dict) else enumerate(elements)
+        may_change = [(place, each) for place, each in places if type(each) not in _PLAIN]
+        saved = ((place, _save(each, budget, is_compared, within)) for place, each in may_change)
+        inner = [(place, each) for place, each in saved if each is not None]
+    if isinstance(value, tuple) and not inner:
+        return None  # nothing in it can change
+    return _SavedContainer(value, elements, inner)
+
+
 class _SavedContainer:
-    """A saved list, dict or set: its elements by reference, nested containers saved themselves."""
+    """A saved list, dict, set or tuple: its elements by reference, and what can change in them.
 
-    can_be_put_back = True
+    Args:
+        value: the container.
+        elements: a copy of it; of a tuple itself.
+        inner: the saved ones of its elements, with their indexes or keys.
+    """
 
-    def __init__(self, value: Any, elements: Any, inner: list["_SavedContainer"]) -> None:
+    def __init__(self, value: Any, elements: Any, inner: list[tuple[Any, Saved]]) -> None:
         self.value = value
         self._elements = elements
         self._inner = inner
 
-    @classmethod
-    def of(
-        cls, value: Any, budget: CopyBudget, depth: int = 0, seen: frozenset[int] = frozenset()
-    ) -> "Saved | None":
-        if id(value) in seen or depth > _DEEPEST:
-            return None
-        if len(value) > budget.elements or not budget.take(8 * len(value)):
-            return _Outline(value, len)
-        budget.elements -= len(value)
-        elements: Any = tuple(value) if isinstance(value, tuple) else value.copy()
-        parts = elements.values() if isinstance(value, dict) else elements
-        inner: list[Saved | None] = []
-        if type(value) in _NESTED:
-            seen |= {id(value)}
-            parts = [each for each in parts if type(each) in _EDITABLE or type(each) is tuple]
-            inner = [cls.of(each, budget, depth + 1, seen) for each in parts]
-        kept = [each for each in inner if isinstance(each, _SavedContainer)]
-        if isinstance(value, tuple) and not kept:
-            return None  # nothing in it can change
-        return cls(value, elements, kept)
+    @property
+    def can_be_put_back(self) -> bool:
+        """Whether it and all in it can be."""
+        return all(each.can_be_put_back for _, each in self._inner)
 
     def is_changed(self) -> bool:
         return not _same(self.value, self._elements) or any(
-            each.is_changed() for each in self._inner
+            each.is_changed() for _, each in self._inner
         )
 
     def put_back(self) -> Any:
-        for each in self._inner:
-            each.put_back()
+        elements = self._restored()
+        if isinstance(self.value, tuple):
+            return elements
         if isinstance(self.value, (list, bytearray)):
-            self.value[:] = self._elements
-        elif not isinstance(self.value, tuple):
+            self.value[:] = elements
+        else:
             self.value.clear()
-            self.value.update(self._elements)
+            self.value.update(elements)
         return self.value
+
+    def _restored(self) -> Any:
+        """Restore what is inside; return the elements, with those that another takes the place
+        of.
+        """
+        elements = self._elements
+        restored = [(place, each.put_back()) for place, each in self._inner]
+        others = {place: now for place, now in restored if now is not elements[place]}
+        if not others:
+            return elements
+        if isinstance(elements, dict):
+            return {**elements, **others}
+        return type(elements)(others.get(at, each) for at, each in enumerate(elements))
 
 
 def _same(now: Any, before: Any) -> bool:

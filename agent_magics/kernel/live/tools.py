@@ -19,7 +19,9 @@ from agent_magics.dispatch.person_code import marks_own_code
 from agent_magics.dispatch.results.output import NONE_TEXT
 from agent_magics.dispatch.tool import is_tool
 from agent_magics.engine.foreground.waiting import SERVING, Foreground
+from agent_magics.engine.past.variables import assigned_in
 from agent_magics.engine.thread import shared_engine
+from agent_magics.kernel.live.capture import is_of_person
 from agent_magics.kernel.live.sending import Sender, ToolFailedError
 from agent_magics.protocol.errors import FatalError, TurnAbort, short_message
 from agent_magics.protocol.tools import ToolOutput
@@ -185,6 +187,13 @@ class AwaitedTools(ast.NodeTransformer):
 
     def __init__(self, names: frozenset[str]) -> None:
         self._names = names
+
+    def visit_Module(self, node: ast.Module) -> ast.AST:
+        """Leave the names alone that the code itself binds, and cells of the person."""
+        if is_of_person():
+            return node
+        self._names -= assigned_in(node)
+        return self.generic_visit(node)
 
     def visit_Await(self, node: ast.Await) -> ast.AST:
         """Rewrite the awaited call."""

@@ -18,6 +18,7 @@ from pathlib import Path, PurePath
 from typing import IO, Any, AnyStr, NamedTuple, TypeAlias, TypeVar
 
 from agent_magics.files.beneath import real_path
+from agent_magics.files.paths import typed_path
 from agent_magics.files.plain_files import open_plain
 from agent_magics.protocol.errors import FatalError, short_message, typed_message
 
@@ -104,7 +105,7 @@ _Opened: TypeAlias = Callable[[], AbstractContextManager[Any]]
 def _local(pattern: str, judge: FileJudge) -> list[tuple[str, _Opened]]:
     if not pattern:
         raise FatalError("rows='': an empty path names no files.")
-    pattern = str(Path(pattern).expanduser())
+    pattern = str(typed_path(pattern))
     _check_folders(pattern)
     # `Path.glob` takes no absolute pattern.
     found = sorted(glob.glob(pattern, recursive=True)) or [pattern]  # noqa: PTH207

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from agent_magics.files.paths import typed_path
 from agent_magics.protocol.errors import FatalError, typed_message
 from agent_magics.rows.tables.files import NEEDS
 
@@ -39,7 +40,7 @@ class PartFiles:
         if "://" in self.place:
             self._remote, self._folder = _file_system(self.place)
             return
-        folder = Path(place).expanduser()
+        folder = typed_path(place)
         folder.mkdir(parents=True, exist_ok=True)
         self.place = self._folder = str(folder)
 

@@ -60,6 +60,49 @@ def test_cells_run_meanwhile(kernel: Kernel, notebook: bool) -> None:
     assert kernel.value(outputs()) == "['the gate is open']"
 
 
+MODEL_CODE = (
+    "print('of the model')\nmade = 1\nbegun.set()\nawait opened.wait()\nprint('at the end')"
+)
+UNTIL = "import asyncio\nwhile {}: await asyncio.sleep(0.01)"
+BUSY = f"{AGENTS}['default'].session.busy"
+
+
+def test_cells_of_the_person_are_theirs_while_code_of_the_model_awaits(kernel: Kernel) -> None:
+    _prepare(kernel, f"Call('python', {{'code': {MODEL_CODE!r}}})", repr("Done."))
+    assert (
+        kernel.run(
+            "import asyncio, pandas\nbegun, opened = asyncio.Event(), asyncio.Event()"
+        ).status
+        == "ok"
+    )
+    assert kernel.run(CELL.replace("--into", "--approval never --into")).status == "ok"
+    while kernel.value("begun.is_set()") != "True":  # a cell that waits would overlap
+        pass
+    mine = kernel.run("mine = 5\nprint('mine')\npandas.DataFrame({'a': [1]})")
+    failed = kernel.run("1 / 0")
+    kernel.client.execute("opened.set()")
+    kernel.run(UNTIL.format(BUSY))
+    printed = [each["text"] for each in mine.outputs if each.get("name") == "stdout"]
+    assert printed == ["mine\n"] and "text/html" in str(mine.outputs)
+    assert "agent-magics" not in str(mine.outputs)
+    assert "ZeroDivisionError" in str(failed.outputs)
+    (told,) = eval(kernel.value(outputs()))
+    assert told.splitlines()[:2] == ["of the model", "at the end"]
+    assert "added made" in told and "mine" not in told and "Zero" not in told
+    assert kernel.run("%agent undo --namespace").status == "ok"
+    assert kernel.value("mine, 'made' in globals()") == "5 False"
+
+
+@pytest.mark.parametrize("rows", ["5", "[1] * 3"])
+def test_a_map_that_cannot_begin_says_so_in_its_cell(kernel: Kernel, rows: str) -> None:
+    _prepare(kernel)
+    cell = kernel.run(f'%%agent --map "{rows}" --background\nIs {{{{x}}}} it?\n', notebook=True)
+    if "'level': 'error'" not in str(cell.items):
+        message = _wait_for(kernel, _says("'level': 'error'"))
+        assert message["parent_header"]["msg_id"] == cell.messages[0]["parent_header"]["msg_id"]
+    assert cell.status == "ok"
+
+
 def test_stop(kernel: Kernel) -> None:
     assert kernel.run("%reload_ext agent_magics\n" + scripted() + SLOW_MODEL).status == "ok"
     kernel.run(f"{AGENTS}['default'] = Agent(SlowModel())")

@@ -186,6 +186,18 @@ def test_back_to_before_a_turn_after_one_question(place: Path) -> None:
         assert kernel.run("%agent rewind soon").error == "UsageError"
 
 
+def test_a_rewind_of_another_conversation_is_not_redone(place: Path) -> None:
+    with kernel_in(place) as kernel:
+        kernel.run(scripted(WRITE % (1, 1), "'Ok.'", "'New.'"))
+        assert kernel.run("%%agent --approval never --tools python write_file\nwrite\n").text
+        assert kernel.run("%agent rewind --yes").status == "ok"
+        assert not (place / "a.txt").exists()
+        assert kernel.run("%agent reset").status == "ok"
+        told = kernel.run("%agent redo").text
+        assert "Done again" in told and "Forth again" not in told, "its files alone"
+        assert "write" not in kernel.run("%agent history").text
+
+
 LOOK = """
 [Call("python", {"code": "total = sum(numbers)"}), Call("python", {"code": "'x' * 20_000"})]
 """

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from agent_magics.kernel.live.guard_events import Rails
+from agent_magics.protocol.config import RunConfig
 from tests.support.gates import Gate
 from tests.support.kernels.cells import outputs, scripted
 from tests.support.kernels.driver import Kernel, Outcome
@@ -158,6 +160,14 @@ print(len(list_dir()) > 3, shell(["true"]).exit_code, own.VALUE)
     outcome = _run(kernel, code)
     assert _told(kernel).count("True 0 3") == 1, _told(kernel)
     assert len(outcome.prompts) == 1
+
+
+def test_a_database_that_an_address_names_is_judged_by_its_path(tmp_path: Path) -> None:
+    rails = Rails(RunConfig(cwd=tmp_path))
+    outside = rails.hit("sqlite3.connect", ("file:/etc/x%2Edb?mode=rwc",))
+    assert outside is not None and "/etc" in outside.what
+    assert rails.hit("sqlite3.connect", (f"file:{tmp_path}/x.db",)) is None
+    assert rails.hit("sqlite3.connect", ("file::memory:?cache=shared",)) is None
 
 
 OWN_TOOL = '''

@@ -34,6 +34,11 @@ def item(*citations):
             'looking for "a b" in https://x',
             'looked for "a b" in https://x',
         ),
+        *(
+            (text, "searching the web", "searched the web")
+            for text in ("", "no JSON", "[1]", "null")
+        ),
+        ("[" * 5_000, "searching the web", "searched the web"),
         ({"type": "new", "query": "a"}, 'searching "a"', 'searched "a"'),
     ],
 )

@@ -15,7 +15,8 @@ from agent_magics.render.visible import show_hidden
 from agent_magics.text.brief import meant
 
 _REFUSED = re.compile(r"""(["']).*?\1(?=$| \()""")
-_OF_MAPS, _NOT_IN_MAPS = ("ask_above", "parts", "batch", "engine"), ("plan", "prompt", "new")
+_OF_MAPS = ("ask_above", "parts", "batch", "engine")
+_NOT_IN_MAPS = ("plan", "prompt", "new", "tools")
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Turns the text and the options of one ``%%agent`` cell into a prompt and its turn's settings."""
 
+import os
 import re
 from argparse import Namespace
 from collections.abc import Sequence
@@ -8,6 +9,7 @@ from typing import Any
 
 from agent_magics.app import Agent
 from agent_magics.engine.turn_config import TurnConfig
+from agent_magics.files.paths import typed_path
 from agent_magics.kernel.cell.request.options import read_type
 from agent_magics.kernel.cell.request.rerecording import Rerecording
 from agent_magics.kernel.lab.page_tools import PageTools
@@ -39,14 +41,19 @@ class CellReader:
         self._page_tools = PageTools(settings.lab)
         self.rerecording = Rerecording()
 
-    def prompt(self, options: Namespace, cell: str) -> str:
+    def prompt(self, options: Namespace, cell: str, workspace: Path | None = None) -> str:
         """Return the text for the model: the named prompt, then the cell's own text.
+
+        Args:
+            options: the cell's options.
+            cell: its text.
+            workspace: the folder of its agent; None where that does not exist yet.
 
         Raises:
             FatalError: there is no text or no workspace, or the named prompt cannot be filled in.
         """
         namespace = self._shell.user_ns
-        workspace = validated({"cwd": self._settings.cwd or "."})["cwd"]
+        workspace = workspace or validated({"cwd": self._settings.cwd or "."})["cwd"]
         words, text = options.prompt, text_of(cell)
         if not words:
             words, text = split_prompt(text, workspace)
@@ -119,8 +126,8 @@ class CellReader:
             return None, []
         chosen = options.replay or self._settings.replay
         if chosen and chosen != "auto":
-            path = Path(chosen).expanduser()
-            if not path.is_file():
+            path = typed_path(chosen)
+            if not os.path.isfile(path):  # noqa: PTH113 - `is_file` raises where a name is too long
                 raise FatalError(
                     f"There is no recording {chosen}; --replay takes a .agent.jsonl file."
                 )

@@ -63,6 +63,9 @@ def redo_rewind(notebook: NotebookAgents, name: str) -> str:
     forth = notebook.ways_back.get(name)
     if forth is None:
         return ""
+    if not forth.way.is_of(notebook.agents[name].session.conversation):
+        del notebook.ways_back[name]  # another one was begun since
+        return ""
     try:
         done = forth.way.redo()  # after another error it is tried again
     except WayLost:  # what was undone of files can still be made again

@@ -61,7 +61,7 @@ def value_of(contents: McpContents) -> Any:
     if kind == "application/json" or kind.endswith("+json"):
         try:
             return json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             return text
     if kind == "text/csv" and importlib.util.find_spec("pandas"):
         import pandas  # noqa: PLC0415 - heavy, and only wanted for tables

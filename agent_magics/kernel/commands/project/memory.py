@@ -1,5 +1,7 @@
 """``%agent memory``: lists the notes that agents keep, shows, edits, deletes and trusts them."""
 
+import re
+
 from agent_magics.config_files.trust import SHOWN_DIGEST
 from agent_magics.files.paths import printable
 from agent_magics.kernel.commands.words import Command
@@ -81,10 +83,17 @@ def _show(notebook: NotebookAgents, topic: str, scope: str = "") -> str:
     return f"{head}{f', about {about}' if about else ''}\n\n{text}"
 
 
+# It expands these in the line of a magic.
+_READ_BY_IPYTHON = re.compile(r"[{}$\"\\\n\r]")
+
+
 def _edit(notebook: NotebookAgents, topic: str, scope: str = "") -> str:
     folder, note = _find(notebook, topic, scope)
+    path = str(folder.path_of(note.topic))
+    if _READ_BY_IPYTHON.search(path):
+        raise FatalError(f"No cell can write to {path}, whose name IPython would read as code.")
     text = with_newlines(folder.read().files[note.topic].decode("utf-8", "replace"))
-    notebook.shell.set_next_input(f'%%writefile "{folder.path_of(note.topic)}"\n{text}')
+    notebook.shell.set_next_input(f'%%writefile "{path}"\n{text}')
     return f"Change {code_span(note.topic)} in the next cell, and run it to save."
 
 

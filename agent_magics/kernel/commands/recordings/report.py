@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from agent_magics.files.paths import typed_path
 from agent_magics.kernel.commands.recordings.notebook_prompts import (
     NotebookPrompts,
     prompts_of_notebook,
@@ -30,7 +31,7 @@ DIFF_LINES = 60
 
 
 def _path(file: str) -> Path:
-    return Path(file).expanduser()
+    return typed_path(file)
 
 
 def _own(notebook: NotebookAgents) -> Path:
@@ -112,7 +113,7 @@ def trim_recording(path: Path, cwd: str, cells: Path | None = None) -> str:
         cells: the notebook, as it was saved last; else ``x.ipynb`` beside the recording.
     """
     cells = cells or path.with_name(path.name.removesuffix(".agent.jsonl") + ".ipynb")
-    prompts = prompts_of_notebook(cells, Hider(personal_paths(Path(cwd).expanduser())))
+    prompts = prompts_of_notebook(cells, Hider(personal_paths(typed_path(cwd))))
     dropped: list[RecordedTurn] = []
 
     def choose(recording: Recording) -> set[int]:

@@ -1,9 +1,11 @@
 """A text that is cut keeps its head and its tail, and says truly how much is missing."""
 
+import json
+
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from agent_magics.dispatch.results.cutting import cut_text
+from agent_magics.dispatch.results.cutting import cut_text, encodable_json
 
 
 def test_cut_falls_on_line_ends():
@@ -20,6 +22,20 @@ def test_cut_falls_on_line_ends():
 def test_text_that_fits_is_not_touched():
     assert cut_text("abc", 3) == ("abc", 0)
     assert cut_text("", 0) == ("", 0)
+
+
+JSON = st.recursive(
+    st.none() | st.integers() | st.text(st.characters(), max_size=5),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(st.characters(), max_size=5), inner),
+)
+
+
+@given(JSON)
+@example({"\ud83d": ["a\udc80", {"b": "\ud800"}]})
+def test_json_of_any_text_can_be_sent(value):
+    sent = json.dumps(encodable_json(value), ensure_ascii=False).encode("utf-8")
+    if "\\ud" not in json.dumps(value):
+        assert json.loads(sent) == value
 
 
 TEXTS = st.text(alphabet="ab\n", max_size=300) | st.text(max_size=100)

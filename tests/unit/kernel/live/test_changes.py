@@ -405,6 +405,49 @@ def test_old_values_are_held_within_a_bound(monkeypatch):
     assert kept.put_back(namespace) is None, "the older one held too much"
 
 
+NESTED = {
+    "rows": lambda: [{"a": n, "b": [n]} for n in range(5_000)],
+    "a table in a dict": lambda: {"df": pandas.DataFrame({"a": [1, 2]})},
+    "an array in a list": lambda: [numpy.zeros(3)],
+    "a list in a tuple": lambda: ([1, 2], {"a": [3]}),
+    "an array in a tuple in a dict": lambda: {"x": (numpy.zeros(3), [1])},
+    "a long list in a dict": lambda: {"rows": list(range(30_000))},
+}
+EDITS = {
+    "rows": "for row in x: row['c'] = 1; row['b'].append(2)",
+    "a table in a dict": "x['df']['a'] = 5",
+    "an array in a list": "x[0][1] = 7",
+    "a list in a tuple": "x[0].append(3); x[1]['a'].clear()",
+    "an array in a tuple in a dict": "x['x'][0][2] = 1; x['x'][1].append(2)",
+    "a long list in a dict": "x['rows'].append(1); x['k'] = 2",
+}
+
+
+@pytest.mark.parametrize("case", NESTED)
+def test_what_is_changed_deep_inside_is_put_back_whole(case):
+    namespace = {"x": NESTED[case]()}
+    change = ran(EDITS[case], namespace)
+    assert change.changed == ("x",)
+    assert put_back(change, namespace) == {}
+    assert repr(namespace["x"]) == repr(NESTED[case]())
+
+
+@pytest.mark.parametrize("case", NESTED)
+def test_what_the_person_changed_deep_inside_since_stays(case):
+    namespace: dict[str, Any] = {"make": NESTED[case]}
+    change = ran("x = make()", namespace)
+    exec(EDITS[case], namespace)
+    assert put_back(change, namespace) == {"x": "it has been changed since"}
+    assert "x" in namespace
+
+
+def test_what_is_too_large_inside_is_not_said_to_be_put_back(monkeypatch):
+    monkeypatch.setattr(saved_values.CopyBudget.__init__, "__defaults__", (10,))
+    namespace = {"x": {"rows": [1] * 20}}
+    change = ran("x['rows'].append(2); x['k'] = 3", namespace)
+    assert put_back(change, namespace) == {"x": "what it was is too large to be kept"}
+
+
 def test_copying_is_bounded_in_elements(monkeypatch):
     monkeypatch.setattr(saved_values, "MOST_ELEMENTS", 10)
     budget = saved_values.CopyBudget(10**9, 10)

@@ -152,6 +152,7 @@ def blob(data, kind):
         (McpContents("u", "application/json; charset=utf-8", '{"a": [1]}'), {"a": [1]}),
         (McpContents("u", "application/geo+json", "[1]"), [1]),
         (McpContents("u", "application/json", "{no json"), "{no json"),
+        (McpContents("u", "application/json", "[" * 100_000), "[" * 100_000),
         (McpContents("u", "image/svg+xml", "<svg/>"), "<svg/>"),
         (McpContents("u", "text/html", "<b>"), "<b>"),
         (blob(b"ab", "application/octet-stream"), b"ab"),

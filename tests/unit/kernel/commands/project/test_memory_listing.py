@@ -32,6 +32,16 @@ def test_a_listing_reads_each_folder_once(tmp_path, monkeypatch):
     assert sorted(reads) == ["project", "user"]
 
 
+@pytest.mark.parametrize("name", ["a{1 + 1}", "a$b", 'a"b', "a\\b"])
+def test_a_note_below_what_ipython_reads_as_code_is_edited_elsewhere(tmp_path, name):
+    folder = tmp_path / name / ".agent_magics" / "memory"
+    folder.mkdir(parents=True)
+    (folder / "rates.md").write_text("# Rates\n", encoding="utf-8")
+    notebook = SimpleNamespace(shell=SimpleNamespace(user_ns={}), workspace=tmp_path / name)
+    with pytest.raises(FatalError, match="No cell can write to"):
+        MEMORY.act(notebook, ["edit", "rates"])
+
+
 @pytest.mark.parametrize(
     ("digest", "sentence"),
     [
