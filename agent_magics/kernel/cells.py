@@ -117,7 +117,11 @@ class AgentCells:
         _check_into(options)
         known = self._notebook.agents.get(options.name or self._notebook.settings.name)
         workspace = None if known is None or options.new else known.config.cwd
-        prompt = self._notebook.cell_reader.prompt(options, cell, workspace)
+        reader = self._notebook.cell_reader
+        prompt = reader.prompt(options, cell, workspace)
+        if options.new:  # what is refused costs no conversation
+            reader.settings_of(options)
+            read_type(options.output, self._notebook.shell.user_ns)
         agent = self._notebook.agent_named(options.name, new=options.new)
         return self._notebook.begin_run(agent, _pictures(agent, options, cell)), prompt
 

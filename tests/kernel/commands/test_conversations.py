@@ -186,6 +186,15 @@ def test_back_to_before_a_turn_after_one_question(place: Path) -> None:
         assert kernel.run("%agent rewind soon").error == "UsageError"
 
 
+@pytest.mark.parametrize("option", ["--replay none.agent.jsonl", "--output NoType"])
+def test_a_cell_that_is_refused_begins_no_new_conversation(place: Path, option: str) -> None:
+    with kernel_in(place) as kernel:
+        kernel.run(scripted("'Ok.'", "'New.'"))
+        assert kernel.run("%%agent\nthe first\n").status == "ok"
+        assert kernel.run(f"%%agent --new {option}\nthe second\n").error == "UsageError"
+        assert "the first" in kernel.run("%agent history").text
+
+
 def test_a_rewind_of_another_conversation_is_not_redone(place: Path) -> None:
     with kernel_in(place) as kernel:
         kernel.run(scripted(WRITE % (1, 1), "'Ok.'", "'New.'"))

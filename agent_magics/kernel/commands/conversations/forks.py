@@ -1,5 +1,7 @@
 """``%agent fork``: makes a second conversation that shares this one's past."""
 
+import shlex
+
 from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.protocol.errors import FatalError
@@ -16,7 +18,7 @@ def _fork(notebook: NotebookAgents, turn: int | None = None, *, name: str = "") 
     notebook.agents[name] = child = parent.fork(turn, name=name)
     known = len(child.session.conversation.history.turns)
     return (
-        f"`%%agent --name {name}` goes on with a fork of {code_span(parent.name)} that knows its "
+        f"{code_span(f'%%agent --name {shlex.quote(name)}')} goes on with a fork of {code_span(parent.name)} that knows its "
         f"first {number_of(known, 'turn')}; {code_span(parent.name)} goes on by itself."
     )
 
