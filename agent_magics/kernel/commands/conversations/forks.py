@@ -17,8 +17,9 @@ def _fork(notebook: NotebookAgents, turn: int | None = None, *, name: str = "") 
         raise FatalError(f"There is an agent {name!r} already; choose another --name.")
     notebook.agents[name] = child = parent.fork(turn, name=name)
     known = len(child.session.conversation.history.turns)
+    cell = code_span(f"%%agent --name {shlex.quote(name)}")
     return (
-        f"{code_span(f'%%agent --name {shlex.quote(name)}')} goes on with a fork of {code_span(parent.name)} that knows its "
+        f"{cell} goes on with a fork of {code_span(parent.name)} that knows its "
         f"first {number_of(known, 'turn')}; {code_span(parent.name)} goes on by itself."
     )
 
