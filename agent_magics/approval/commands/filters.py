@@ -34,7 +34,7 @@ def _substitution(sign: str) -> str:
 
 
 _SED_COMMAND = (
-    "|".join(map(_substitution, map(re.escape, "/|#,:@!%_")))
+    "|".join(map(_substitution, map(re.escape, "/|#,:@!%_~")))
     + r"|y/(?:\\[^c]|[^/\\\n])*+/(?:\\[^c]|[^/\\\n])*+/"
     r"|[aic](?:\\.|[^\\\n])*+|[qQl]\s*+\d*+|[dDgGhHnNpPxz={}]"
     r"|[btT:][ \t]*+[^\s;}]*+"  # GNU's reads what is behind a label as the next command
@@ -42,7 +42,7 @@ _SED_COMMAND = (
 _ADDRESSES = rf"(?>(?:{_ADDRESS}(?:,\s*+{_ADDRESS})?)?)\s*+!*+\s*+"
 # A piece of a script of sed that is known to neither run nor write anything.
 _PLAIN_SED = re.compile(rf"[\s;]|{_ADDRESSES}(?:{_SED_COMMAND})", re.DOTALL)
-_SED_EXPRESSION = re.compile(r"(?:-[nErsuz]*+e|--e[a-z]*+=?+)(.*)", re.DOTALL)
+_SED_EXPRESSION = re.compile(r"(?:-[bnErsuz]*+e|--e[a-z]*+=?+)(.*)", re.DOTALL)
 
 
 def may_run_in_sed(argv: Words, start: int) -> bool:

@@ -16,7 +16,7 @@ from agent_magics.approval.commands.words import Words, names, program_of
 _TARS = ("tar", "gtar", "bsdtar")
 _SEDS = ("sed", "gsed")
 _AWKS = ("awk", "gawk", "mawk", "nawk")
-_EDITORS = ("vi", "vim", "nvim", "view", "ex")
+_EDITORS = ("vi", "vim", "nvim", "view", "ex", "vimdiff", "vim.basic", "vim.tiny", "rvim", "gvim")
 _COMPILERS = ("cc", "gcc", "c++", "g++", "clang", "clang++", "gfortran")
 _CONNECTING = ("nc", "ncat", "netcat")
 _SQLITES = ("sqlite3", "duckdb")
@@ -39,7 +39,8 @@ _RUNNING_OPTIONS: dict[str, tuple[str, ...]] = {
             *("--to-command", "--checkpoint-action", "--use-compress-program", "-I", "-F"),
             *("--info-script", "--new-volume-script", "--rsh-command", "--rmt-command"),
             *("--files-from", "-T"),  # a line of the list may be an option
-            *("--absolute-names", "--absolute-paths", "-P"),  # an archive says where it is written
+            *("--absolute-names", "--absolute-paths", "-P", "--insecure"),  # it says where to write
+            *("--multi-volume", "-M"),  # asks for the next one, and starts a shell there
         ),
     ),
     "find": (
@@ -54,12 +55,26 @@ _RUNNING_OPTIONS: dict[str, tuple[str, ...]] = {
     ),
     "env": ("-S", "--split-string"),
     "ssh": ("-F", "-I", "-S", "-E"),
-    **dict.fromkeys(("scp", "sftp"), ("-F", "-S", "-D")),
+    **dict.fromkeys(("scp", "sftp"), ("-F", "-S", "-D", "-b")),
     "curl": ("-K", "--config", "--engine"),
     "wget": ("-e", "--execute", "--use-askpass", "--config"),
-    "man": ("-P", "--pager", "-H", "--html", "-X", "--gxditview", "-C", "--config-file"),
+    "man": (
+        "-r",
+        "--prompt",
+        "-P",
+        "--pager",
+        "-H",
+        "--html",
+        "-X",
+        "--gxditview",
+        "-C",
+        "--config-file",
+    ),
     "less": ("-k", "--lesskey-file", "--lesskey-src", "--lesskey-content", "-o", "-O"),
-    **dict.fromkeys(_EDITORS, ("-c", "--cmd", "-S", "-s", "-u", "-U", "-w", "-W")),
+    **dict.fromkeys(
+        _EDITORS,
+        ("-c", "--cmd", "-S", "-s", "-u", "-U", "-w", "-W", "-l", "--remote-expr", "--remote-send"),
+    ),
     "split": ("--filter",),
     **dict.fromkeys(("bat", "batcat"), ("--pager",)),
     "fzf": ("--preview", "--bind"),
@@ -68,22 +83,35 @@ _RUNNING_OPTIONS: dict[str, tuple[str, ...]] = {
     ),
     "rg": ("--pre", "--hostname-bin", "--search-zip", "-z"),
     "sort": ("--compress-program", "-o", "--output", "-T"),
-    "npm": ("--script-shell", "--node-options", "--prefix", "--globalconfig", "--userconfig"),
     "cargo": ("--config", "-Z"),
-    "go": ("-exec", "-toolexec", "-vettool"),
-    "pip": ("--python", "--global-option", "--config-settings", "--proxy"),
-    "pip3": ("--python", "--global-option", "--config-settings", "--proxy"),
+    "go": ("-exec", "-toolexec", "-vettool", "-C"),
+    **dict.fromkeys(
+        ("pip", "pip3"),
+        ("--python", "--global-option", "--config-settings", "--proxy", "--editor"),
+    ),
     "make": ("-f", "--file", "--makefile", "-C", "--directory", "--eval", "-E", "-I"),
-    "pytest": ("-p", "-c", "--config-file", "--rootdir", "-o", "--override-ini", "--confcutdir"),
+    "pytest": (
+        "-p",
+        "-c",
+        "--config-file",
+        "--rootdir",
+        "-o",
+        "--override-ini",
+        "--confcutdir",
+        "-W",
+    ),
     "ctest": ("-S", "--script", "--build-makeprogram"),
     "ninja": ("-C", "-f"),
     "zip": ("-TT", "--unzip-command"),
-    "tree": ("-o",),
+    "tree": ("-o", "-R"),
     "diff": ("--paginate", "-l"),
     **dict.fromkeys(_CONNECTING, ("-e", "-c", "--exec", "--sh-exec", "--lua-exec")),
-    "cpio": ("--rsh-command",),
+    "cpio": ("--rsh-command", "-i", "--extract", "-F", "--file"),
     "unzip": ("-:",),
-    "hg": ("--config", "-R", "--repository", "--cwd"),
+    "hg": (
+        *("--config", "-R", "--repository", "--cwd", "-e", "--ssh", "--remotecmd", "--tool"),
+        *("-c", "--command"),
+    ),
     "svn": ("--diff-cmd", "--diff3-cmd", "--editor-cmd", "--config-dir", "--config-option"),
     "mypy": ("--python-executable", "--install-types"),
     "pylint": ("--init-hook", "--load-plugins"),
@@ -91,26 +119,40 @@ _RUNNING_OPTIONS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(_SQLITES, ("-cmd", "-init")),
     "psql": ("-f", "--file", "-o", "--output", "-L", "--log-file"),
     **dict.fromkeys(
-        _MYSQLS, ("--pager", "--tee", "--init-command", "--plugin-dir", "--defaults-file")
+        _MYSQLS,
+        ("--pager", "--tee", "--init-command", "--plugin-dir", "--plugin_dir", "--defaults-file"),
     ),
-    "pandoc": ("--filter", "-F", "--lua-filter", "-L", "--pdf-engine", "-d", "--defaults"),
+    "pandoc": (
+        *("--filter", "-F", "--lua-filter", "-L", "--pdf-engine", "-d", "--defaults"),
+        *("--pdf-engine-opt", "--data-dir"),
+    ),
 }
 # Programs whose option -C names the folder in which they work.
 _ENTERING = ("make", "ninja")
 _FOLDER_BELOW = re.compile(r"(?![-/~])(?!(?:.*/)?\.\.(?:/|\Z)).+", re.DOTALL)
 _ENTERS_BELOW = re.compile(rf"(?:-C|--directory=)(?:{_FOLDER_BELOW.pattern})", re.DOTALL)
 # What stands at the beginning of other words by which a program runs another one.
-_OPTION_OF_SSH = re.compile(r"(?:-o)?\s*+(?:\w*(?:command|provider)|xauthlocation|include)", re.I)
+_OPTION_OF_SSH = re.compile(
+    r"(?:-\w*?o)?[\s\"]*+(?:\w*(?:command|provider)|xauthlocation|include|smartcarddevice)[\s\"=]",
+    re.I,
+)
 # A line's number, the end and a plain search begin no command.
-_COMMAND_OF_PAGER = re.compile(r"\+(?!(?:\d*[GgFp]?|/[ -~]*)\Z)", re.DOTALL)
+_COMMAND_OF_PAGER = re.compile(r"\+(?!(?:\d*[GgFp]?|/[ -#%-~]*)\Z)|-[^+$]+[+$]", re.DOTALL)
 _COMMAND_OF_EDITOR = re.compile(r"\+(?!(?:\d*|\$)\Z)", re.DOTALL)
+_COMMAND_OF_COMPILER = re.compile(
+    r"@|-B|--?specs|-wrapper|-f(?:pass-)?plugin|-load|-X(?:clang|linker)|--(?:ld-path|config)"
+    r"|-Wl,.*(?:plugin|@)"
+)
 # Its own commands but for those that only print, and functions that load or write a file.
 _COMMAND_OF_SQLITE = re.compile(
-    r"\s*\.(?!(?:tables|schema|databases|indexes|dump|headers|mode)\b)"
+    r"\s*\.(?![./]|(?:tables|schema|fullschema|databases|indexes|dump|headers|mode|quit)\b)"
+    r"|--?(?-i:A)"
     r"|.*\b(?:load_extension|edit|writefile)\b",
     re.DOTALL | re.IGNORECASE,
 )
-_COMMAND_OF_PSQL = re.compile(r".*(?:\\(?!d|x|z|t|q|\?|l(?!o))|\bprogram\b)", re.DOTALL | re.I)
+_COMMAND_OF_PSQL = re.compile(
+    r".*(?:`|\\(?!d|x|z|t|q|\?|l(?!o)|conninfo|echo)|\bprogram\b)", re.DOTALL | re.I
+)
 _COMMAND_OF_MYSQL = re.compile(
     r".*(?:\\[!PT.]|\b(?:system|pager|tee|source|outfile|dumpfile)\b)", re.DOTALL | re.I
 )
@@ -119,11 +161,25 @@ _RUNNING_WORDS = {
         r"ext::|(?:merge-index|checkout-index|remote-ext)\Z|--(?:setup|authors-prog)\b"
         r"|--(?:tree|index|parent|msg|commit|env|tag-name)-filter\b"
     ),
-    "go": re.compile(r".*-ext(?:ld|ar)\b", re.DOTALL),  # in the flags of its linker
-    "make": re.compile(r"(?:\.?SHELL(?:FLAGS)?|MAKE|MAKEFILES|\w*MAKEFLAGS)\s*+[:?+!]*+="),
+    "go": re.compile(r".*-ext(?:ld|ar|ldflags)\b|-w\Z", re.DOTALL),  # in the flags of its linker
+    "cargo": re.compile(r"(?:-C|--codegen=)?linker="),
+    "make": re.compile(
+        r"(?:\.?SHELL(?:FLAGS)?|MAKE|MAKEFILES|\w*MAKEFLAGS)\s*+[:?+!]*+="
+        r"|\w+\s*+!=|.*\$[({]\s*+shell\b",
+        re.DOTALL,
+    ),
+    # Its options have one dash or two, and are set without any.
+    "npm": re.compile(
+        r"-*(?:script-shell|node-options|prefix|globalconfig|userconfig|call)\b|-c|(?:exec|explore)\Z"
+    ),
+    "pytest": re.compile(r"@|--pdbcls"),
+    "pandoc": re.compile(r".*\.lua\b|lua\Z", re.DOTALL),
+    "zip": re.compile(r"-(?!-).*TT"),
+    **dict.fromkeys(("strace", "ltrace"), re.compile(r"-\w*o\s*+\||--output=\s*+\|")),
+    **dict.fromkeys(_TARS, re.compile(r"[^/:]*:")),  # an archive of another machine
     **dict.fromkeys(("ssh", "scp", "sftp"), _OPTION_OF_SSH),
-    **dict.fromkeys(_COMPILERS, re.compile(r"@|-B|--?specs|-wrapper|-fplugin|-load|-Xclang")),
-    "gh": re.compile(r"(?:alias|config|extensions?|ext)\Z"),
+    **dict.fromkeys(_COMPILERS, _COMMAND_OF_COMPILER),
+    "gh": re.compile(r"(?:alias|config|extensions?|ext|--)\Z"),
     **dict.fromkeys(_SQLITES, _COMMAND_OF_SQLITE),
     "psql": _COMMAND_OF_PSQL,
     **dict.fromkeys(_MYSQLS, _COMMAND_OF_MYSQL),
@@ -137,6 +193,9 @@ _RUNS_OPERANDS = names(
     "env xargs parallel watch time nice ionice timeout nohup stdbuf setsid chrt taskset unbuffer "
     "command exec builtin eval strace ltrace"
 )
+# They join the words behind the command to a script, or add words that nobody has seen.
+_JOINING, _ADDING = names("watch parallel eval"), names("xargs parallel")
+_PLAIN_WORD = re.compile(r"[\w./:=@%+,-]*")
 _NO_PROGRAM = re.compile(r"-.*|\w+=.*|[\d.]+[smhd]?", re.DOTALL)
 _PROGRAM = re.compile(r"[A-Za-z./][^=]*", re.DOTALL)
 
@@ -145,23 +204,35 @@ _HARMLESS_IN_GIT = {
     "add": ("-u",),
     "branch": ("-u",),
     "cherry-pick": ("-x",),
+    "clean": ("-x",),
     "commit": ("-u", "-S", "-c"),
-    "diff": ("-u", "-S", "-c"),
-    "log": ("-u", "-S", "-c"),
+    "diff": ("-u", "-S", "-c", "--cc-cmd"),  # which --cc would be short for
+    "grep": ("-c",),
+    "log": ("-u", "-S", "-c", "--cc-cmd"),
+    "ls-files": ("-u",),
     "push": ("-u",),
-    "show": ("-u",),
+    "restore": ("-S",),
+    "show": ("-u", "-c", "--cc-cmd"),
     "stash": ("-u",),
     "status": ("-u",),
     "switch": ("-c",),
 }
+# What does, behind these alone.
+_MORE_IN_GIT = {"difftool": ("-t",), "mergetool": ("-t",), "push": ("--repo",)}
+# A push runs the hooks of a repository on this machine.
+_REPOSITORY_ELSEWHERE = re.compile(r"/|~|\.\.(?:/|\Z)|file:")
+_MESSAGE = re.compile(r"(-\w*?m).+", re.DOTALL)  # in one word with its option
 _READING_CONFIG = names("--get --get-all --get-regexp --list -l get list")
+
+
+_VERSION = re.compile(r"-[\d.]+\Z")
 
 
 def runs_another(argv: Words, start: int) -> bool:
     """Tell whether a word from `start` on is an option that makes the program run another one."""
     if not argv:
         return False
-    program, rest = program_of(argv[0]), argv[start:]
+    program, rest = _VERSION.sub("", program_of(argv[0])), argv[start:]
     if program in _RUNS_OPERANDS and _runs_operands(argv, start):
         return True
     if program in _SEDS and may_run_in_sed(argv, start):
@@ -187,12 +258,19 @@ def _runs_operands(argv: Words, start: int) -> bool:
     """Tell whether words from `start` on choose the program that a wrapper runs, or one of its
     own.
     """
-    named = (at for at, word in enumerate(argv[1:start], 1) if _PROGRAM.fullmatch(word))
-    inner = next(named, 0)
-    if inner:
-        is_script = is_shell(argv[inner]) and any(w.startswith(("-", "+")) for w in argv[start:])
-        return is_script or runs_another(argv[inner:], start - inner)
-    return not all(map(_NO_PROGRAM.fullmatch, argv[start:]))
+    # Any may be the program: it is unknown which options take values.
+    named = [at for at, word in enumerate(argv[1:start], 1) if _PROGRAM.fullmatch(word)]
+    if not named:
+        return not all(map(_NO_PROGRAM.fullmatch, argv[start:]))
+    wrapper, programs = program_of(argv[0]), [program_of(argv[at]) for at in named]
+    if wrapper in _JOINING and not all(map(_PLAIN_WORD.fullmatch, argv[start:])):
+        return True
+    if wrapper in _ADDING and any(p in _RUNNING_OPTIONS or p in _RUNNING_WORDS for p in programs):
+        return True
+    has_options = any(word.startswith(("-", "+")) for word in argv[start:])
+    return any(
+        (is_shell(argv[at]) and has_options) or runs_another(argv[at:], start - at) for at in named
+    )
 
 
 def _without_folders_below(words: Words) -> list[str]:
@@ -221,7 +299,12 @@ def _runs_in_git(argv: Words, start: int) -> bool:
         return True
     if _RUNNING_SUBCOMMANDS.match(subcommand) and any(word in ("run", "foreach") for word in below):
         return True
+    if subcommand in ("push", "remote") and any(map(_REPOSITORY_ELSEWHERE.match, below)):
+        return True
     harmless = _HARMLESS_IN_GIT.get(subcommand, ())
+    options = (*options, *_MORE_IN_GIT.get(subcommand, ()))
+    if subcommand in ("commit", "merge", "tag", "stash", "notes"):
+        below = [_MESSAGE.sub(r"\1", word) for word in below]
     return any(option not in harmless for word in below for option in _options_in(word, options))
 
 

@@ -387,6 +387,21 @@ git config --list
 git branch -C a b
 git commit -C HEAD
 git clone --bare h
+sqlite3 ./data.db 'select 1'
+sqlite3 db .quit
+sed 's~a~b~' f
+git commit -m"Fix bug"
+git commit -am"fix it"
+git restore -S f
+git grep -c x
+git show --cc
+git ls-files -u
+git push origin HEAD:a
+git remote add origin https://h/x.git
+psql -c '\conninfo'
+ssh h command -v git
+npm run build
+hg pull
 gcc -O2 -Wall -DBUILD -o a a.c -lm
 gh pr list
 hg log -p
@@ -483,6 +498,44 @@ psql -c '\! x'
 psql -c '\lo_export 1 x'
 psql -c "copy a to program 'x'"
 psql -f x
+psql -c '\d `x`'
+ssh -voproxycommand=x h
+scp -qoProxyCommand=x a h:b
+ssh -o '"ProxyCommand" x' h
+ssh -o smartcarddevice=x h
+sed -e p -be '1e x' f
+less '-N+!x' f
+less '--prompt=a$+!x' f
+less '+/h$+!x' f
+man -r '$+!x$' ls
+zip -T '-TTx;' a.zip f
+zip -qTT x -T a.zip f
+sqlite3 e.db -Ax
+cpio -id
+gcc -Wl,-plugin,./e.so x.c
+gcc-12 -Xlinker -plugin x.c
+git push /x HEAD:a
+git push ../x
+git push --repo=/x
+git remote add a /x
+git difftool -y -t x HEAD
+make 'X:=$(shell x)' -n
+make 'X!=x'
+npm -script-shell=x run y
+npm exec -c x
+npm config set script-shell=x
+pip config edit --editor x
+cargo rustc -- -Clinker=x
+hg pull -e x ssh://h/y
+strace '-o|x' -p 1
+tar -cM -f v.tar a
+tar cf '-oproxycommand=x:y' .
+vimdiff +!x a b
+nvim -l x
+go env -w CC=x
+pytest @x
+pandoc -t x.lua a
+tree -R -H . -L 1
 mysql -e '\! x'
 mariadb -e 'system x'
 ninja -C ..
@@ -534,6 +587,8 @@ def test_options_before_the_subcommand_of_git_are_never_those_behind_it(value):
     ("line", "start", "runs"),
     [
         ("git -C /x status", 3, False),
+        *(("timeout -s KILL 5 git -c a.b=x y", 5, True), ("env -u FOO git -c a.b=x y", 4, True)),
+        *(("watch ls ;x", 2, True), ("watch ls -l", 2, False), ("xargs git log", 2, True)),
         ("git config core.pager x", 2, False),
         *(
             ("timeout 5 make all", 3, False),
