@@ -227,14 +227,23 @@ def _whole_lines(
 ) -> list[tuple[int, int, list[int]]]:
     spans: list[tuple[int, int, list[int]]] = []
     for at in places:
-        start = whole.rfind("\n", 0, at) + 1
-        end = whole.find("\n", at + length)  # including the next line, if a line break is replaced
-        stop = len(whole) if end < 0 else end + 1
-        if spans and start < spans[-1][1]:
-            spans[-1] = (spans[-1][0], max(stop, spans[-1][1]), [*spans[-1][2], at])
+        start, stop, inside = spans[-1] if spans else (0, 0, [])
+        if at < stop:
+            inside.append(at)
+            if at + length >= stop:
+                spans[-1] = (start, _end_of_line(whole, at + length), inside)
         else:
-            spans.append((start, stop, [at]))
+            start = whole.rfind("\n", 0, at) + 1
+            spans.append((start, _end_of_line(whole, at + length), [at]))
     return spans
+
+
+def _end_of_line(whole: str, at: int) -> int:
+    """Return where the line ends, with its break, in which `at` is: the next one, if a line break
+    is replaced.
+    """
+    end = whole.find("\n", at)
+    return len(whole) if end < 0 else end + 1
 
 
 def _plain(content: str) -> str:

@@ -169,14 +169,25 @@ def _behind(source: SourceText, symbol: Symbol) -> str:
 
 def _first_comment(source: SourceText, symbol: Symbol) -> int:
     """Return the first line of the comments directly above a symbol, else its own first line."""
-    first = symbol.range.start.line
+    first, suffix = symbol.range.start.line, symbol.path.suffix.lower()
     indent = _indent_of(source.line(first))
+    inside: set[int] | None = None
     while first:
-        above = _comment_above(source, first, symbol.path.suffix.lower())
+        above = _comment_above(source, first, suffix)
         if above == first or _indent_of(source.line(above)) != indent:
             return first
+        inside = _lines_in_strings(source.text, suffix) if inside is None else inside
+        if not inside.isdisjoint(range(above, first)):
+            return first  # what looks like a comment is the end of a text
         first = above
     return first
+
+
+def _lines_in_strings(text: str, suffix: str) -> set[int]:
+    """Return the lines of a file, from 0, that begin inside a string, where that can be told."""
+    if suffix in PYTHON:
+        return _in_strings(text)[0]
+    return string_lines(suffix, text) if has_grammar(suffix) else set()
 
 
 def _comment_above(source: SourceText, first: int, suffix: str) -> int:

@@ -164,16 +164,17 @@ def _kind_of_function(node: _Def, scope: str) -> str:
 
 def _flat(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
     """Yield statements, with those in the branches of `if`, `try`, `with` and loops."""
-    for statement in body:
+    waiting = [*body][::-1]
+    while waiting:  # no recursion: a chain of a thousand `elif` is as deep
+        statement = waiting.pop()
         yield statement
         if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             continue
+        inner: list[ast.stmt] = []
         for name in ("body", "handlers", "cases", "orelse", "finalbody"):
             for part in getattr(statement, name, ()):
-                if isinstance(part, ast.stmt):
-                    yield from _flat((part,))
-                else:  # an `except` or a `case`
-                    yield from _flat(part.body)
+                inner += [part] if isinstance(part, ast.stmt) else part.body  # of an `except`
+        waiting += reversed(inner)
 
 
 def _assigned(statement: ast.stmt) -> Iterator[ast.Name]:

@@ -28,6 +28,8 @@ class SourceText:
 
     def __init__(self, text: str) -> None:
         self.text = text
+        # Of lines that were asked about: where each character ends, in bytes; None for plain ASCII.
+        self._byte_ends: dict[int, list[int] | None] = {}
 
     @cached_property
     def _starts(self) -> Sequence[int]:
@@ -73,10 +75,12 @@ class SourceText:
     def offset_of_bytes(self, line: int, column: int) -> int:
         """Return the offset of `column` bytes of UTF-8 into line `line`, from 0."""
         start = self._starts[line]
-        head = self.text[start : start + column]
-        if head.isascii():
-            return start + column
-        return start + len(head.encode()[:column].decode("utf-8", "ignore"))
+        if line not in self._byte_ends:
+            text = self.text[start : self._end(line)]
+            sizes = (len(sign.encode("utf-8", "surrogatepass")) for sign in text)
+            self._byte_ends[line] = None if text.isascii() else [*accumulate(sizes)]
+        ends = self._byte_ends[line]
+        return start + (column if ends is None else bisect_right(ends, column))
 
     def range(self, start: int, end: int) -> Range:
         """Return the range between two offsets."""

@@ -250,9 +250,11 @@ def _ends(node: Any) -> tuple[Any, Any]:
     """Return the first and last node of a definition, with what around it belongs to it."""
     while node.parent is not None and _belongs(node, node.parent):
         node = node.parent
-    first = node
-    while first.prev_sibling is not None and first.prev_sibling.type == "decorator":
-        first = first.prev_sibling
+    first, before = node, node.prev_sibling
+    while before is not None and before.type in ("decorator", "comment"):
+        if before.type == "decorator":  # perhaps above a comment
+            first = before
+        before = before.prev_sibling
     return first, node
 
 

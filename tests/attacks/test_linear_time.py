@@ -26,10 +26,13 @@ from agent_magics.mcp.client.schemas import endless_reference
 from agent_magics.models.base import CallChunk
 from agent_magics.models.recordings.redaction import Hider
 from agent_magics.models.wires.schema_forms import resolve_references
+from agent_magics.patch.files import decode_text
+from agent_magics.patch.replacement import ReplaceText, replace_text
 from agent_magics.project.front_matter import split_front_matter
 from agent_magics.protocol.errors import AgentMagicsError, FatalError
 from agent_magics.rows.prompts import Template
 from agent_magics.symbols import edits
+from agent_magics.symbols.parsing import parse_symbols
 from agent_magics.symbols.servers import framing
 from agent_magics.symbols.text import SourceText
 from agent_magics.symbols.types import Position, Range, Symbol, TextEdit
@@ -88,6 +91,10 @@ def arriving(text):
     ArrivingCall(lambda *_, **__: None).add(CallChunk("apply_patch", text))
 
 
+def replaced_everywhere(text):
+    replace_text(decode_text(text.encode()), ReplaceText("a.txt", ",", ";", everywhere=True))
+
+
 def of_one_property(schema, **more):
     return {"type": "object", "properties": {"x": schema}, **more}
 
@@ -105,6 +112,11 @@ def lost_names(symbols):
 
 ROWS = {
     "references of a server's schema": (endless_reference, CHAIN),
+    "places of a text in one line": (replaced_everywhere, "x," * N),
+    "symbols of one line": (
+        lambda text: parse_symbols(Path("a.py"), text, "a.py"),
+        "é=1;" * (N // 10),
+    ),
     "references to one definition": (resolve_references, BLOCK),
     "definitions of one name": (
         sanitize_parameters,

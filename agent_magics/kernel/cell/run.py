@@ -54,7 +54,7 @@ from agent_magics.render.visible import show_shortened
 # Seconds in which an interrupted cell takes further interrupts before it ends. People press twice;
 # between a cell's end and its reply ipykernel lets an interrupt break its own loop, and the reply
 # is lost.
-PRESSED_TWICE = 0.2
+PRESSED_TWICE = 0.4
 
 
 class CellRun:

@@ -146,6 +146,9 @@ class FilePage:
 
     def _notes(self, count: int) -> Iterator[str]:
         window = self.window
+        if not window.lines and window.size:
+            yield f"Nothing of {self.shown} begins there ({number_of(window.size, 'byte')})."
+            return
         if not window.lines:
             yield f"{self.shown} is empty ({number_of(window.size, 'byte')})."
             return

@@ -220,6 +220,27 @@ def test_decorators_in_front_of_a_method_belong_to_it():
     assert edited(text, "a", remove_symbol, TS) == "class C {\n  b = 1;\n}\n"
 
 
+def test_decorators_above_a_comment_belong_to_it_too():
+    text = "class C {\n  b = 1;\n  @one()\n  /** doc */\n  a() {}\n\n  c() {}\n}\n"
+    assert edited(text, "a", remove_symbol, TS) == "class C {\n  b = 1;\n\n  c() {}\n}\n"
+    new = edited(text, "a", lambda s, a: insert_at_symbol(s, a, "x() {}", after=False), TS)
+    assert new.index("x() {}") < new.index("@one()")
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        (PATH, 'T = """\n# Heading"""\ndef f():\n    pass\n'),
+        (PATH, 'class A:\n    """Doc.\n\n    # Notes"""\n    def f(self):\n        pass\n'),
+        (JS, "const s = `\n// hi`;\nfunction f() {}\n"),
+    ],
+)
+def test_the_end_of_a_text_is_no_comment(path, text):
+    new_one = "g = 1" if path == PATH else "const g = 1;"
+    new = edited(text, "f", lambda s, f: insert_at_symbol(s, f, new_one, after=False), path)
+    assert new.index("g = 1") > max(new.find('"""', 12), new.find("hi`"))
+
+
 def test_an_empty_text_is_refused():
     with pytest.raises(RespondToModel, match="text is empty"):
         edited(MODULE, "f", lambda s, f: replace_symbol(s, f, " \n"))

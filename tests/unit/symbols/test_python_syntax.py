@@ -145,3 +145,9 @@ def test_a_folder_holds_source_if_a_file_in_it_does(tmp_path):
     (tmp_path / "src" / "deep").mkdir(parents=True)
     (tmp_path / "src" / "deep" / "a.TS").touch()
     assert holds_source(tmp_path)
+
+
+def test_a_chain_of_a_thousand_branches_has_its_symbols():
+    branches = "".join(f"elif x == {n}:\n    a{n} = 1\n" for n in range(1_500))
+    found = parse_symbols(PATH, f"if x:\n    pass\n{branches}", "a.py")
+    assert [symbol.name for symbol in found] == [f"a{n}" for n in range(1_500)]
