@@ -151,7 +151,7 @@ def _may_hold_secrets(place: str) -> bool:
     Args:
         place: without symlinks.
     """
-    if place in _NEVER_HIDDEN or place in map(real_path, homes()):
+    if place in _NEVER_HIDDEN or place in homes():
         return False
     try:
         mode = os.lstat(place).st_mode

@@ -7,7 +7,6 @@ in the background before that.
 import functools
 import gc
 import importlib
-import os
 import sys
 import threading
 from collections.abc import Sequence
@@ -164,8 +163,9 @@ class AgentMagics(Magics, SettingTraits):  # type: ignore[misc] # a class made f
         agent = self.agents.get(self.name) if "notebook" in vars(self) else None
         if agent is not None:
             return agent.config.cwd
-        # `Path.expanduser` raises where there is no such user.
-        return Path(os.path.expanduser(self.cwd or ".")).resolve()  # noqa: PTH111
+        paths = importlib.import_module("agent_magics.files.paths")
+        folder: Path = paths.typed_path(self.cwd or ".").resolve()
+        return folder
 
     @functools.cached_property
     def _pasted(self) -> "PastedFiles":

@@ -59,16 +59,8 @@ _RUNNING_OPTIONS: dict[str, tuple[str, ...]] = {
     "curl": ("-K", "--config", "--engine"),
     "wget": ("-e", "--execute", "--use-askpass", "--config"),
     "man": (
-        "-r",
-        "--prompt",
-        "-P",
-        "--pager",
-        "-H",
-        "--html",
-        "-X",
-        "--gxditview",
-        "-C",
-        "--config-file",
+        *("-r", "--prompt", "-P", "--pager", "-H", "--html", "-X", "--gxditview"),
+        *("-C", "--config-file"),
     ),
     "less": ("-k", "--lesskey-file", "--lesskey-src", "--lesskey-content", "-o", "-O"),
     **dict.fromkeys(
@@ -91,13 +83,7 @@ _RUNNING_OPTIONS: dict[str, tuple[str, ...]] = {
     ),
     "make": ("-f", "--file", "--makefile", "-C", "--directory", "--eval", "-E", "-I"),
     "pytest": (
-        "-p",
-        "-c",
-        "--config-file",
-        "--rootdir",
-        "-o",
-        "--override-ini",
-        "--confcutdir",
+        *("-p", "-c", "--config-file", "--rootdir", "-o", "--override-ini", "--confcutdir"),
         "-W",
     ),
     "ctest": ("-S", "--script", "--build-makeprogram"),
@@ -161,7 +147,8 @@ _RUNNING_WORDS = {
         r"ext::|(?:merge-index|checkout-index|remote-ext)\Z|--(?:setup|authors-prog)\b"
         r"|--(?:tree|index|parent|msg|commit|env|tag-name)-filter\b"
     ),
-    "go": re.compile(r".*-ext(?:ld|ar|ldflags)\b|-w\Z", re.DOTALL),  # in the flags of its linker
+    # In the flags of its linker, and what `go env -w` sets.
+    "go": re.compile(r".*-ext(?:ld|ar|ldflags)\b|-w\Z", re.DOTALL),
     "cargo": re.compile(r"(?:-C|--codegen=)?linker="),
     "make": re.compile(
         r"(?:\.?SHELL(?:FLAGS)?|MAKE|MAKEFILES|\w*MAKEFLAGS)\s*+[:?+!]*+="
@@ -223,9 +210,7 @@ _MORE_IN_GIT = {"difftool": ("-t",), "mergetool": ("-t",), "push": ("--repo",)}
 _REPOSITORY_ELSEWHERE = re.compile(r"/|~|\.\.(?:/|\Z)|file:")
 _MESSAGE = re.compile(r"(-\w*?m).+", re.DOTALL)  # in one word with its option
 _READING_CONFIG = names("--get --get-all --get-regexp --list -l get list")
-
-
-_VERSION = re.compile(r"-[\d.]+\Z")
+_VERSION = re.compile(r"-[\d.]+\Z")  # of gcc-12
 
 
 def runs_another(argv: Words, start: int) -> bool:

@@ -22,7 +22,7 @@ HELD_LIMIT = 256 * 1024 * 1024
 _MOST_CHANGES = 20
 _MOST_FUNCTIONS = 100
 _SHOWN = 12
-_WORD = re.compile(r"[^\W\d]\w*")
+WORD = re.compile(r"[^\W\d]\w*")
 # Functions that run code which is a string to Python: IPython makes such calls of magics.
 _RUNS_TEXT = ("run_cell_magic", "run_line_magic", "exec", "eval")
 _ABSENT = object()
@@ -164,7 +164,7 @@ def names_in(code: str, namespace: Mapping[str, object]) -> set[str]:
     try:
         named = set(_names_of(ast.parse(code)))
     except (SyntaxError, ValueError, RecursionError, SystemError):  # gh-106905
-        named = set(_WORD.findall(code))
+        named = set(WORD.findall(code))
     found = named & namespace.keys()
     open_names, seen = deque(found), 0
     while open_names and seen < _MOST_FUNCTIONS:
@@ -186,7 +186,7 @@ def _names_of(tree: ast.AST) -> Iterator[str]:
         elif isinstance(node, ast.Call) and _called(node) in _RUNS_TEXT:
             for each in ast.walk(node):
                 if isinstance(each, ast.Constant) and isinstance(each.value, str):
-                    yield from _WORD.findall(each.value)
+                    yield from WORD.findall(each.value)
 
 
 def _called(call: ast.Call) -> str:

@@ -21,7 +21,7 @@ from agent_magics.dispatch.turn import LiveDocument, LiveResult
 from agent_magics.engine.foreground.interrupt import Stopped, presses, raise_if_pressed
 from agent_magics.engine.past.variables import maker_of, outlines
 from agent_magics.kernel.live.capture import Capture, captured, is_of_person
-from agent_magics.kernel.live.changes import Changes, RunChange, Watch
+from agent_magics.kernel.live.changes import WORD, Changes, RunChange, Watch
 from agent_magics.kernel.live.displayed import describe_error, is_cell, refuse_exit
 from agent_magics.kernel.live.guard import Guard
 from agent_magics.kernel.live.tasks import contained
@@ -32,7 +32,6 @@ from agent_magics.protocol.events import NamespaceChanged, VariablesKnown
 _MARKER = re.compile(r"(\\?)\{\{(.+?)\}\}", re.DOTALL)
 # The most characters of one expression in a prompt; larger values belong in the kernel.
 _INTERPOLATED = 10_000
-_WORD = re.compile(r"[^\W\d]\w*")
 _KEPT = re.compile(r"\b_r[1-9]\d*\b")
 _MOST_RAN = 1_000
 
@@ -217,7 +216,7 @@ def _names_of_person(shell: Any) -> Iterator[set[str]]:
 
     def begin(info: Any) -> None:
         if is_of_person():
-            names.update(_WORD.findall(info.raw_cell))
+            names.update(WORD.findall(info.raw_cell))
             before.clear()
             before.update(shell.user_ns)
 
@@ -297,7 +296,9 @@ def _undisturbed(shell: Any) -> Iterator[None]:
 
 
 def _for_live_code(shell: Any, name: str, instead: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function for a method of the shell, which the person's own cells still call."""
+    """Return what takes the place of a method of the shell: it calls `instead` for live code, and
+    the method itself for cells of the person.
+    """
     method = getattr(shell, name)
 
     def call(*args: Any, **kwargs: Any) -> Any:

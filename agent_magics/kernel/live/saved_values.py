@@ -155,11 +155,12 @@ class _SavedContainer:
         return self.value
 
     def _restored(self) -> Any:
-        """Restore what is inside; return the elements, with those that another takes the place
-        of.
+        """Restore what has changed inside; return the elements, some of them replaced by copies.
+
+        What has not changed stays the same object, which other variables may name.
         """
         elements = self._elements
-        restored = [(place, each.put_back()) for place, each in self._inner]
+        restored = [(place, each.put_back()) for place, each in self._inner if each.is_changed()]
         others = {place: now for place, now in restored if now is not elements[place]}
         if not others:
             return elements

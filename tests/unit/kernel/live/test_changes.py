@@ -441,6 +441,14 @@ def test_what_the_person_changed_deep_inside_since_stays(case):
     assert "x" in namespace
 
 
+def test_what_did_not_change_inside_stays_the_same_object():
+    table = pandas.DataFrame({"a": [1]})
+    namespace = {"x": {"df": table, "rows": [1]}, "df": table}
+    change = ran("x['rows'].append(2)", namespace)
+    assert put_back(change, namespace) == {}
+    assert namespace["x"]["rows"] == [1] and namespace["x"]["df"] is namespace["df"] is table
+
+
 def test_what_is_too_large_inside_is_not_said_to_be_put_back(monkeypatch):
     monkeypatch.setattr(saved_values.CopyBudget.__init__, "__defaults__", (10,))
     namespace = {"x": {"rows": [1] * 20}}
