@@ -17,7 +17,7 @@ from agent_magics.protocol.errors import RespondToModel
 from agent_magics.symbols.parsing import PYTHON
 from agent_magics.symbols.python_syntax import parse_python
 from agent_magics.symbols.text import SourceText
-from agent_magics.symbols.tree_sitter import ends_in_comment, has_grammar, string_lines
+from agent_magics.symbols.tree_sitter import ends_in_comment, has_grammar, string_lines, tree_error
 from agent_magics.symbols.types import Position, Range, Symbol, TextEdit
 from agent_magics.text.line_ends import with_newlines
 
@@ -32,6 +32,9 @@ _HASHED = (*PYTHON, ".rb", ".sh", ".bash", ".r", ".jl")  # languages whose comme
 _MARK = r"[ \t]*(%%|In ?\[|<codecell>|#?(end)?region\b)"
 _HASH_COMMENT = re.compile(rf"[ \t]*#(?!!|.*coding[:=]|{_MARK})")  # the others are about the file
 _COMMENT = re.compile(rf"[ \t]*(//(?!{_MARK})|#\[)")  # #[...] are Rust's attributes
+
+# Comments, and attributes of Rust, over several lines: how one begins -> how it ends.
+_LONG_COMMENTS = {"/*": "*/", "#[": "]"}
 
 
 def replace_symbol(source: SourceText, symbol: Symbol, text: str) -> TextEdit:
@@ -124,15 +127,24 @@ def remove_symbol(source: SourceText, symbol: Symbol) -> TextEdit:
 
 
 def _with_pass(source: SourceText, symbol: Symbol, edit: TextEdit) -> TextEdit:
-    """Return the edit, with `pass` where a Python block would be left without a statement."""
-    if symbol.path.suffix.lower() not in PYTHON or not _parses(source.text):
-        return edit
-    if _parses(apply_edits(source, [edit])):
+    """Return the edit, with `pass` where a Python block would be left without a statement.
+
+    Raises:
+        RespondToModel: the rest of the file would not parse, as behind a comma that joins two
+            declarations.
+    """
+    suffix = symbol.path.suffix.lower()
+    if not _is_code(source.text, suffix) or _is_code(apply_edits(source, [edit]), suffix):
         return edit
     first, last = _first_comment(source, symbol), _lines(symbol)[1]
     whole = Range(Position(first, 0), Position(last, len(source.line(last))))
     filled = TextEdit(whole, f"{_indent_of(source.line(first))}pass")
-    return filled if _parses(apply_edits(source, [filled])) else edit
+    if suffix in PYTHON and _is_code(apply_edits(source, [filled]), suffix):
+        return filled
+    raise RespondToModel(
+        f"Without {symbol.name}, the code around it would not parse, so it is not removed; edit "
+        "its lines."
+    )
 
 
 def apply_edits(source: SourceText, edits: Sequence[TextEdit]) -> str:
@@ -158,6 +170,8 @@ def _fills_lines(source: SourceText, symbol: Symbol) -> bool:
     """Return whether nothing but spaces and a comment stands beside a symbol in its lines."""
     start = symbol.range.start
     before = source.line(start.line)[: start.character]
+    if start.line and source.line(start.line - 1).endswith("\\"):
+        return False  # the line above is part of this one
     return not before.strip() and _BEHIND.match(_behind(source, symbol)) is not None
 
 
@@ -193,14 +207,17 @@ def _lines_in_strings(text: str, suffix: str) -> set[int]:
 def _comment_above(source: SourceText, first: int, suffix: str) -> int:
     """Return the first line of the comment that ends above line `first`; `first` for none."""
     above = first - 1
-    if suffix in _HASHED or not source.line(above).rstrip().endswith("*/"):
+    last = source.line(above).strip()
+    opening = next((o for o, end in _LONG_COMMENTS.items() if last.endswith(end)), "")
+    if suffix in _HASHED or not opening or last.startswith("#["):
         pattern = _HASH_COMMENT if suffix in _HASHED else _COMMENT
         return above if pattern.match(source.line(above)) else first
-    while above and "/*" not in source.line(above):
+    while above and opening not in source.line(above):
         above -= 1
     block = "\n".join(source.line(number) for number in range(above, first)).strip()
-    is_one = block.startswith("/*") and block.index("*/") == len(block) - 2
-    return above if is_one else first
+    end = _LONG_COMMENTS[opening]
+    is_one = end == "]" or block.index(end) == len(block) - len(end)
+    return above if block.startswith(opening) and is_one else first
 
 
 def _ends_in_comment(text: str, symbol: Symbol) -> bool:
@@ -312,6 +329,13 @@ def _tokens(text: str) -> list[tokenize.TokenInfo]:
         return list(tokenize.generate_tokens(io.StringIO(text).readline))
     except (tokenize.TokenError, SyntaxError):
         return []
+
+
+def _is_code(text: str, suffix: str) -> bool:
+    """Return whether a file's text is known to parse."""
+    if suffix in PYTHON:
+        return _parses(text)
+    return has_grammar(suffix) and tree_error(suffix, text) is None
 
 
 def _parses(text: str) -> bool:

@@ -23,11 +23,18 @@ class ItemRenderer extends Widget implements IRenderMime.IRenderer {
     await this._keepFolds(item);
     // Markdown is drawn asynchronously: an older drawing may come home after a newer one.
     if (drawing === this._drawings) {
-      const focused = this._focusable().indexOf(document.activeElement as HTMLElement);
+      const reached = this._reachable().map(element => ({ element, top: element.scrollTop }));
+      const focused = document.activeElement;
       this.node.replaceChildren(item);
-      if (focused >= 0) {
-        this._focusable()[focused]?.focus({ preventScroll: true });
-      }
+      this._reachable().forEach((element, place) => {
+        const old = reached[place];
+        if (old && old.element === focused) {
+          element.focus({ preventScroll: true });
+        }
+        if (old && old.top > 0) {
+          element.scrollTop = old.top;
+        }
+      });
       this._enterPage();
     }
   }
@@ -59,8 +66,8 @@ class ItemRenderer extends Widget implements IRenderMime.IRenderer {
   }
 
   /** What the keyboard reaches; the same places after an update. */
-  private _focusable(): HTMLElement[] {
-    return [...this.node.querySelectorAll<HTMLElement>('summary, button')];
+  private _reachable(): HTMLElement[] {
+    return [...this.node.querySelectorAll<HTMLElement>('summary, button, a[href], [tabindex="0"]')];
   }
 
   /** Do what is possible only in the page: formulas are measured to be set, once they are seen; changes are reviewed. */

@@ -29,6 +29,7 @@ _BLOCK = 256 * 1024
 _MOST_SECONDS = 600
 # ASCII letters equal to a non-ASCII one when case is ignored: dotless i, long s, the kelvin sign
 _FOLDED_FROM_AFAR = frozenset(map(ord, "iIkKsS"))
+_LOOKS_AHEAD = re.compile(r"\$|\\Z|\(\?[=!]")
 _WIDE_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -111,6 +112,7 @@ class Search:
         self.regex = regex
         self.is_crlf = is_crlf
         self.unmatched = re.compile("[\r\udc80-\udcff]" if is_crlf else "[\udc80-\udcff]")
+        self.looks_ahead = bool(_LOOKS_AHEAD.search(regex.pattern))
         self.context = context
         self.needle = required_text(regex)
         self.folds = bool(regex.flags & re.IGNORECASE)
@@ -240,19 +242,33 @@ class Search:
         """Return the byte offset of the first match in a line with what no match may contain:
         undecodable bytes, and carriage returns in "crlf".
 
-        Each is replaced by a line break, which the dot does not match; matches that contain one
-        are skipped.
+        Each is replaced by a line break, as which the dot does not match it. The parts between are
+        searched each by itself; but of a pattern that looks ahead, to which the end of a part would
+        be the end of the line, matches that contain a break are skipped.
         """
-        text = self.unmatched.sub("\n", line.decode("utf-8", "surrogateescape"))
+        decoded = line.decode("utf-8", "surrogateescape")
+        text = self.unmatched.sub("\n", decoded)
+        found = self._between_breaks(text) if self.looks_ahead else self._within_parts(text)
+        if found is None:
+            return None
+        return len(decoded[: found.start()].encode("utf-8", "surrogateescape"))
+
+    def _within_parts(self, text: str) -> re.Match[str] | None:
+        start = 0
+        for part in text.split("\n"):
+            end = start + len(part)
+            if found := self.regex.search(text, start, end):
+                return found
+            start = end + 1
+        return None
+
+    def _between_breaks(self, text: str) -> re.Match[str] | None:
         if text.endswith("\n"):
             text += "\n"  # else `$` would match before a final line break that replaces a byte
         found = self.regex.search(text)
         while found is not None and "\n" in found[0]:
             found = self.regex.search(text, found.start() + 1)
-        if found is None:
-            return None
-        kept = line.decode("utf-8", "surrogateescape")[: found.start()]
-        return len(kept.encode("utf-8", "surrogateescape"))
+        return found
 
 
 # -- reading and printing --------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeVar
 from urllib.parse import urlsplit
 
+from agent_magics.files.paths import typed_path
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.mcp import McpServerConfig
 from agent_magics.text.brief import brief
@@ -207,7 +208,7 @@ class TableReader:
         return url
 
     def _cwd(self, key: str) -> Path:
-        return Path(os.path.normpath(self._folder / Path(self._text(key)).expanduser()))
+        return Path(os.path.normpath(self._folder / typed_path(self._text(key))))
 
 
 _Read = Callable[[TableReader, str], Any]

@@ -14,6 +14,7 @@ from agent_magics.approval.actions import Action
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.tool import tool
 from agent_magics.exec.command import CommandResult, run_command
+from agent_magics.files.paths import typed_path
 from agent_magics.patch.plan import PatchResult
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.tools.commands.approval import Permissions, assess_command
@@ -256,5 +257,5 @@ def folder(workdir: str | None, ctx: ToolContext | None) -> Path:
         RespondToModel: the folder may not be read.
     """
     if ctx is None:
-        return Path(os.path.expanduser(workdir)) if workdir else Path.cwd()
+        return typed_path(workdir) if workdir else Path.cwd()
     return ctx.validate_path(workdir or ".", "read")

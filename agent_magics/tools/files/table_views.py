@@ -17,7 +17,6 @@ from typing import Any
 
 from agent_magics.files.text import windows as files
 from agent_magics.files.text.encoding import Encoding
-from agent_magics.files.text.lines import count_lines
 from agent_magics.protocol.errors import RespondToModel, clause
 from agent_magics.protocol.tools import ToolOutput
 from agent_magics.text.brief import brief, number_of
@@ -85,8 +84,10 @@ def view_csv(descriptor: int, shown: str) -> TableView | None:
     body = rows[has_names:]
     if is_whole:
         total = number_of(count - has_names, "row")
+    elif (there := files.read_window(descriptor, shown, count=1).total) is not None:
+        total = f"{there - has_names:,} lines of rows"
     else:
-        total = _counted_lines(descriptor, size, has_names)
+        total = f"{size:,} bytes of rows"
     lines = [
         f"{shown}: {total} x {len(names):,} columns, separated by {SEPARATORS[separator]}; "
         + ("line 1 names the columns." if has_names else "the columns have no names."),
@@ -128,12 +129,6 @@ def _is_header(first: Sequence[str]) -> bool:
     if len(set(first)) < len(first) or any(_kind_of(cell) != "text" for cell in first if cell):
         return False
     return any(first)
-
-
-def _counted_lines(descriptor: int, size: int, has_names: bool) -> str:
-    if size > files.COUNTED_BYTES:
-        return f"{size:,} bytes of rows"
-    return f"{count_lines(descriptor) - has_names:,} lines of rows"
 
 
 def _column_lines(

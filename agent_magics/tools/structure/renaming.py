@@ -200,6 +200,7 @@ class _Texts:
 
     def _find(self, ctx: ToolContext | None) -> Iterator[_Place]:
         language = language_of(self._named.file.path)
+        is_class = self._named.symbol.kind == "class"
         pattern = re.compile(rf"(?<=[.'\"]){re.escape(self._name)}\b")
         for file in scan(
             ".", ctx, self._name, lambda each: language_of(Path(each)) == language, SECONDS_BESIDE
@@ -208,7 +209,7 @@ class _Texts:
                 place = file.source.range(match.start(), match.end())
                 if not self._is_renamed(file.path, place.start):
                     yield (
-                        _described(file, place, match)
+                        _described(file, place, match, is_class=is_class)
                         if language == "python"
                         else _Place(file, place)
                     )
@@ -221,13 +222,15 @@ class _Texts:
 _START = Range(Position(0, 0), Position(0, 0))  # where servers say that a module is
 
 
-def _described(file: SourceFile, place: Range, match: re.Match[str]) -> _Place:
+def _described(file: SourceFile, place: Range, match: re.Match[str], *, is_class: bool) -> _Place:
     begins = max(match.start() - _LONGEST_BEFORE, 0)
     before = file.text[begins : match.start()]
     if _ENDS.match(file.text, match.end()):
         if dotted := _DOTTED.search(before):
             path = dotted[2][:-1]
-            return _Place(file, place, path=path if dotted[1] or "." in path else "")
+            is_whole = file.text[match.end()] != "."  # else what follows may end a file's name
+            is_sure = dotted[1] or ("." in path and (is_whole or is_class))
+            return _Place(file, place, path=path if is_sure else "")
         if owner := _OF_OWNER.search(before):
             return _Place(file, place, owner=file.source.position(begins + owner.end(1) - 1))
     return _Place(file, place)

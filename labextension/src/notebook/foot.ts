@@ -1,6 +1,7 @@
 /** The line at the foot of a cell whose agent is at work: what it does, a field to say more, Stop. */
 
 import type { Json, NotebookPanel } from '@jupyterlab/notebook';
+import { UUID } from '@lumino/coreutils';
 
 import { findCell, make, makeButton, OPEN_QUESTION } from '../page/elements.js';
 import { dollars, numeral } from '../text/plain.js';
@@ -197,8 +198,8 @@ class Foot {
     const text = this._field.value.trim();
     if (event.key === 'Enter' && !event.isComposing && text) {
       event.preventDefault();
+      this._send('say', { id: UUID.uuid4(), text, now: !event.altKey });
       this._field.value = '';
-      this._send('say', { id: crypto.randomUUID(), text, now: !event.altKey });
     }
   }
 

@@ -14,8 +14,9 @@ const ENDED = 'the kernel ended';
 const COPIED = 'the cell was copied';
 /** Characters of a command's output, as in render/describe.py. */
 const MOST_KEPT = 4_000;
-/** In the first line of a call, as Markdown and as text. */
-const RUNNING = /^((?:\*\*|\[).*)\(running/gm;
+
+const SCRATCH = 'python (scratch)';
+const UNUSUAL = /[^\p{L}\p{N}_.-]/gu;
 
 type Data = { [key: string]: Json };
 
@@ -81,7 +82,7 @@ export function settled(data: Data, why = ENDED, printed = ''): Data | null {
   const ended = endedItem(item, why);
   if (ended !== null) {
     const kept = printed === '' ? ended : { ...ended, output: printed.slice(-MOST_KEPT) };
-    return { ...reworded(rest, RUNNING, `$1(failed, ${why}`, ` (${why})`), [MIME_TYPE]: kept };
+    return { ...reworded(rest, runningLines(item), `$1(failed, ${why}`, ` (${why})`), [MIME_TYPE]: kept };
   }
   return widget === undefined ? null : closed(data, `: ${why}`);
 }
@@ -105,6 +106,20 @@ function endedItem(item: Data, why: string, depth = 0): Data | null {
   const before = depth < MOST_DEPTH && Array.isArray(item.items) ? (item.items as Data[]) : [];
   const items = before.map(each => endedItem(each, why, depth + 1) ?? each);
   return items.some((each, index) => each !== before[index]) ? { ...item, items } : null;
+}
+
+/** The first lines of the calls that ran, as Markdown and as text; of one call its only one. */
+function runningLines(item: Data): RegExp {
+  // As `_name` in render/text.py writes them; what a command printed may look like such a line.
+  const names = runningNames(item).map(name => (name === SCRATCH ? name : name.replace(UNUSUAL, '?')));
+  const either = names.map(name => name.replace(/\W/g, '\\$&')).join('|');
+  return new RegExp(`^((?:\\*\\*(?:${either})\\*\\*|\\[(?:${either})\\]).*)\\(running`, item.items ? 'gm' : 'm');
+}
+
+function runningNames(item: Data, depth = 0): string[] {
+  const own = item.status === 'running' ? [String(item.name)] : [];
+  const inside = depth < MOST_DEPTH && Array.isArray(item.items) ? (item.items as Data[]) : [];
+  return [...own, ...inside.flatMap(each => runningNames(each, depth + 1))];
 }
 
 /** The forms for other readers, with one text in place of another, or `end` where that is not found. */

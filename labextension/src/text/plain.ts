@@ -52,24 +52,56 @@ export function countFiles(paths: string[]): string {
   return files === 0 ? others : trans.__('%1 and %2', words, others);
 }
 
+// As they are written: parsed numbers would lose digits, and of two equal names the first.
+const TOKEN = /"(?:\\.|[^"\\])*"|[{}[\],:]|[^\s{}[\],:"]+/g;
+const DEEPER: { [token: string]: number | undefined } = { '{': 1, '[': 1, '}': -1, ']': -1 };
+
+/** The tokens of a JSON text, with as few escapes in strings as there can be; none of any other text. */
+function tokensOf(text: string): string[] {
+  try {
+    JSON.parse(text);
+  } catch {
+    return [];
+  }
+  const tokens = text.match(TOKEN) ?? [];
+  return tokens.map(token => (token.startsWith('"') ? JSON.stringify(JSON.parse(token)) : token));
+}
+
 /** JSON text with one field per line; any other text as it is. */
 export function prettyArguments(text: string): string {
-  try {
-    return JSON.stringify(JSON.parse(text), null, 2);
-  } catch {
-    return text;
-  }
+  let depth = 0;
+  let before = '';
+  const parts = tokensOf(text).map(token => {
+    const deeper = DEEPER[token] ?? 0;
+    depth += Math.min(deeper, 0);
+    const isInside = DEEPER[before] === 1 ? deeper >= 0 : before === ',' || deeper < 0;
+    const space = isInside ? `\n${'  '.repeat(depth)}` : before === ':' ? ' ' : '';
+    depth += Math.max(deeper, 0);
+    before = token;
+    return space + token;
+  });
+  return parts.join('') || text;
 }
 
 /** The code of a call whose arguments are `{"code": …}`, and its other arguments, "" if none. */
 export function codeOf(args: string): { code: string; rest: string } | null {
-  try {
-    const { code, ...rest } = JSON.parse(args) as Record<string, unknown>;
-    const others = Object.keys(rest).length === 0 ? '' : JSON.stringify(rest);
-    return typeof code === 'string' ? { code, rest: others } : null;
-  } catch {
+  let member: string[] = [];
+  const members = [member];
+  let depth = 0;
+  for (const token of tokensOf(args).slice(1, -1)) {
+    depth += DEEPER[token] ?? 0;
+    if (depth === 0 && token === ',') {
+      members.push((member = []));
+    } else {
+      member.push(token);
+    }
+  }
+  const [code, ...more] = members.filter(([name]) => name === '"code"');
+  if (code?.[2]?.startsWith('"') !== true || more.length > 0) {
     return null;
   }
+  const rest = members.filter(each => each !== code).map(each => each.join(''));
+  return { code: String(JSON.parse(code[2]!)), rest: rest.length > 0 ? `{${rest.join(',')}}` : '' };
 }
 
 /** The script of a command's call: its text, or what a shell is to run; "" for other commands. */

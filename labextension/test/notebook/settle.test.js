@@ -69,7 +69,7 @@ test('copies are settled, but not in a document that others share, whose new cel
 });
 
 test('a call that ran has failed, with its live output or without', () => {
-  const item = { version: 1, kind: 'tool', status: 'running', note: 'approved by the person' };
+  const item = { version: 1, kind: 'tool', name: 'shell', status: 'running', note: 'approved by the person' };
   const running = { [ITEM]: item, 'text/markdown': '**shell** (running)', 'text/plain': '[shell] ls' };
   for (const data of [running, { ...running, [WIDGET]: view }]) {
     const after = settled(data);
@@ -89,7 +89,7 @@ test('what has ended, and what is not ours, stays', () => {
 });
 
 test('calls that ran in a block have failed; what others printed stays', () => {
-  const ran = { version: 1, kind: 'tool', status: 'completed', note: '' };
+  const ran = { version: 1, kind: 'tool', name: 'shell', status: 'completed', note: '' };
   const item = { version: 1, kind: 'block', items: [ran, { ...ran, status: 'running' }] };
   const text = '**shell** `a` (ran)\n\n```\nx (running)\n```\n\n**shell** `b` (running)';
   const after = settled({ [ITEM]: item, 'text/markdown': text, 'text/plain': '[shell] b (running)' });
@@ -97,6 +97,22 @@ test('calls that ran in a block have failed; what others printed stays', () => {
   assert.equal(after['text/markdown'], text.replace(/\(running\)$/, '(failed, the kernel ended)'));
   assert.equal(after['text/plain'], '[shell] b (failed, the kernel ended)');
   assert.equal(settled({ [ITEM]: { ...item, items: [ran, ran] } }), null);
+});
+
+test('what a command printed stays, also where it looks like the first line of a call', () => {
+  const printed = '[1] worker (running)\n**db** (running)';
+  for (const name of ['shell', 'python (scratch)', 'mcp.x-y?\u00e9']) {
+    const item = { version: 1, kind: 'tool', name, status: 'running', output: printed };
+    for (const whole of [item, { version: 1, kind: 'block', items: [{ ...item, status: 'failed' }, item] }]) {
+      const text = `**${name}** \`jobs\` (running)\n\n\`\`\`\n${printed}\n\`\`\``;
+      const after = settled({ [ITEM]: whole, 'text/markdown': text, 'text/plain': `[${name}] (running)\n${printed}` });
+      assert.equal(after['text/markdown'], text.replace('(running', '(failed, the kernel ended'));
+      assert.equal(after['text/plain'], `[${name}] (failed, the kernel ended)\n${printed}`);
+    }
+  }
+  const same = { version: 1, kind: 'tool', name: 'shell', status: 'running' };
+  const text = '[shell] (running)\n[shell] (running)';
+  assert.equal(settled({ [ITEM]: same, 'text/plain': text })['text/plain'], text.replace('running', 'failed, the kernel ended'));
 });
 
 test('items that are nested without end are settled to some depth', () => {

@@ -43,13 +43,29 @@ test('arguments that are JSON get one line per field, others stay', () => {
   assert.equal(prettyArguments('print(1)'), 'print(1)');
 });
 
+test('arguments are laid out as JSON is, and keep each digit and each name', () => {
+  const values = [{}, [], { a: [], b: {} }, { a: [1, [2, { c: null }]], 'é"\\': 'x\n{[,:' }, 7, 'a', [[[]]]];
+  for (const value of values) {
+    assert.equal(prettyArguments(JSON.stringify(value)), JSON.stringify(value, null, 2));
+    assert.equal(prettyArguments(JSON.stringify(value, null, 4)), JSON.stringify(value, null, 2));
+  }
+  const written = '{"id":1234567890123456789,"x":1.0,"path":"a","path":"b","\\u00e9":1e400}';
+  const shown = '{\n  "id": 1234567890123456789,\n  "x": 1.0,\n  "path": "a",\n  "path": "b",\n  "é": 1e400\n}';
+  assert.equal(prettyArguments(written), shown);
+});
+
 test('the code of a call stands apart from its other arguments', () => {
   assert.deepEqual(codeOf('{"code":"x"}'), { code: 'x', rest: '' });
   assert.deepEqual(codeOf('{"where":"scratch","code":"x"}'), {
     code: 'x',
     rest: '{"where":"scratch"}'
   });
-  assert.deepEqual(['{"code":1}', 'print(1)', 'null'].map(codeOf), [null, null, null]);
+  const others = '{"seed":1234567890123456789,"in":{"code":[1,{"code":"y"}]}}';
+  assert.deepEqual(codeOf(`{ "code": "x\\n", ${others.slice(1)}`), { code: 'x\n', rest: others });
+  const none = ['{"code":1}', '{"code":["x"]}', '{"code":"a","code":"b"}', '["code","x"]', '{}'];
+  for (const args of [...none, '{"a":{"code":"x"}}', 'print(1)', 'null', '"code"']) {
+    assert.equal(codeOf(args), null, args);
+  }
 });
 
 test('the script of a command is what its shell runs', () => {

@@ -573,6 +573,19 @@ def test_another_workspace_begins_another_conversation(kernel: Kernel, tmp_path)
         kernel.run("%config AgentMagics.cwd = '.'")
 
 
+@pytest.mark.parametrize("cwd", ["~/deeper", "~nobody-here"])
+def test_the_workspace_is_read_as_a_typed_path(kernel: Kernel, cwd: str) -> None:
+    _prepare(kernel)
+    kernel.run(f"{AGENTS}.pop('default')\nimport os.path")
+    try:
+        kernel.run(f"%config AgentMagics.cwd = {cwd!r}")
+        wanted = f"os.path.realpath(os.path.expanduser({cwd!r}))"
+        assert kernel.value(f"str({MAGICS}._workspace()) == {wanted}") == "True"
+        _says_why(kernel.run(AGENT), "cwd", cwd)
+    finally:
+        kernel.run("%config AgentMagics.cwd = '.'")
+
+
 def test_a_deleted_working_folder_is_told_in_one_sentence(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.kernels.cells import scripted
+from tests.support.kernels.cells import HISTORY_IS_VALID, TOOLS, scripted
 from tests.support.kernels.driver import Kernel
 
 STEPS = ["Read sales.csv", "Write report.txt"]
@@ -49,6 +49,27 @@ def test_run_it_is_a_turn_under_the_policy(kernel: Kernel, place: Path, wrapper:
     shown = "".join(str(output) for output in outcome.outputs)
     assert "1. Run it" in shown and "3. Drop" in shown
     assert shown.index("Write report.txt") < shown.index("Reported.")
+
+
+@pytest.mark.parametrize("wrapper", ["", "%%time\n"], ids=["awaiting", "blocking"])
+def test_an_interrupt_of_a_plan_that_runs_binds_what_it_did(
+    kernel: Kernel, place: Path, wrapper: str
+) -> None:
+    prepare(kernel, place, PLAN, "'Planned.'", WRITE, "Call('waits')")
+    assert kernel.run(TOOLS).status == "ok"
+
+    def press(message: dict[str, Any]) -> None:
+        if "at work" in str(message["content"].get("text", "")):
+            kernel.interrupt()
+
+    cell = wrapper + CELL.replace("--plan", "--plan --into answer")
+    kernel.run("answer = 'mine'")
+    outcome = kernel.run(cell, answers=["1"], allow_stdin=True, on_message=press)
+    assert outcome.error == "KeyboardInterrupt", outcome.text
+    assert (place / "report.txt").read_text() == "done"
+    assert kernel.value("answer, _agent.status") == "mine aborted"
+    assert "write_file" in kernel.value("[call.name for call in _agent.calls]")
+    assert kernel.run(HISTORY_IS_VALID).text.split()[1] == "valid"
 
 
 def test_dropped_or_unattended_nothing_is_run(kernel: Kernel, place: Path) -> None:

@@ -1,11 +1,13 @@
 """Paths are judged by what they lead to."""
 
 import os
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
+import agent_magics
 from agent_magics.files.beneath import is_below
 from agent_magics.files.paths import (
     is_denied_read,
@@ -14,6 +16,7 @@ from agent_magics.files.paths import (
     read_judge,
     resolve_path,
     shown_path,
+    typed_path,
     write_kind,
 )
 from agent_magics.files.secret_places import REASON_OF
@@ -36,6 +39,21 @@ def test_relative_paths_start_at_cwd(tmp_path):
 
 def test_tilde_is_the_home(tmp_path):
     assert resolve_path("~/x", tmp_path) == tmp_path / "home" / "x"
+
+
+def test_the_home_of_nobody_is_a_name_like_any_other(tmp_path):
+    assert typed_path("~nobody-here/x") == Path("~nobody-here/x")
+    assert typed_path("~/x") == tmp_path / "home" / "x"
+
+
+def test_no_path_is_expanded_where_that_raises():
+    package = Path(agent_magics.__file__).parent
+    raising = re.compile(r"(?<!os\.path)\.expanduser\(")  # `Path.expanduser`
+    assert raising.search("Path('~').expanduser()") and not raising.search(
+        "os.path.expanduser('~')"
+    )
+    found = [p for p in package.rglob("*.py") if raising.search(p.read_text(encoding="utf-8"))]
+    assert not found, "typed_path does not raise where there is no such user"
 
 
 def test_dots_after_a_link_are_those_of_its_target(tmp_path):

@@ -417,11 +417,23 @@ def test_what_else_a_server_refuses_is_no_overflow(wire):
 
 
 @pytest.mark.parametrize(
-    "document", [b'{"detail":"No such thing"}', b'{"error":"No such thing"}', b"No such thing"]
+    "document",
+    [
+        *(b'{"detail":"No such thing"}', b'{"error":"No such thing"}', b"No such thing"),
+        b'[{"error":{"code":418,"message":"No such thing"}}]',  # Gemini's
+        *(b"[]No such thing", b'["No such thing"]'),
+    ],
 )
 def test_errors_in_other_forms(wire, document):
     with serve(wire, [Reply(status=418, document=document)]) as server:
-        assert "No such thing" in str(failure(wire, server))
+        said = str(failure(wire, server))
+    assert "No such thing" in said and "code" not in said
+
+
+@pytest.mark.parametrize("document", [b"[]", b"{}", b"[null]", b"null", b"[[]]"])
+def test_an_error_without_words(wire, document):
+    with serve(wire, [Reply(status=418, document=document)]) as server:
+        assert "418" in str(failure(wire, server))
 
 
 def test_a_certificate_that_nobody_signed(wire, monkeypatch):

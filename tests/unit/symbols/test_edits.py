@@ -16,9 +16,10 @@ from agent_magics.symbols.edits import (
 )
 from agent_magics.symbols.parsing import parse_symbols
 from agent_magics.symbols.text import SourceText
+from agent_magics.symbols.types import Symbol
 
 PATH = Path("/x/a.py")
-JS, TS = Path("/x/a.js"), Path("/x/a.ts")
+JS, TS, RS = Path("/x/a.js"), Path("/x/a.ts"), Path("/x/a.rs")
 
 TEXTS = st.sampled_from(['"é"', "1", '"""a\n  b\nc"""', "[\n    1,\n]", "f'''{1}\n x'''"])
 NAMES = st.sampled_from(["a", "größe", "名前", "B"])
@@ -207,6 +208,20 @@ def test_what_shares_its_line_is_not_removed():
 
 @pytest.mark.parametrize(
     ("path", "text"),
+    [
+        (JS, "const b = 1,\n  a = 2\nf()\n"),
+        (TS, "let b = 1,\n  a = 2;\n"),
+        (PATH, "b = 1; \\\na = 2\nc = 3\n"),
+        (PATH, "if b: c = 1; \\\na = 2\nd = 3\n"),
+    ],
+)
+def test_what_is_declared_together_with_the_line_above_is_not_removed(path, text):
+    with pytest.raises(RespondToModel, match=r"so it is not removed; edit "):
+        edited(text, "a", remove_symbol, path)
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
     [(PATH, "class C: a = 1\n"), (PATH, "if b: a = 1\n"), (TS, "class C { a = 1 }\n")],
 )
 @pytest.mark.parametrize("after", [False, True])
@@ -384,6 +399,22 @@ def test_comments_above_a_symbol_belong_to_it(path, text):
     above = edited(text, "a", lambda s, a: insert_at_symbol(s, a, "new", after=False), path)
     assert above == f"{head}\n{gap}new\n{gap}{comments}"
     assert edited(text, "a", remove_symbol, path) == f"{head}\n"
+
+
+@pytest.mark.parametrize(
+    ("above", "own"),
+    [
+        ("", "#[derive(A)]\n#[cfg_attr(\n    test,\n    derive(B)\n)]\n// One.\n"),
+        ("const X: &[i32] = &[\n    1\n];\n", ""),
+        ("x![\n    1 // #[b]\n]\n", ""),
+    ],
+)
+def test_attributes_of_rust_belong_to_it_over_several_lines(above, own):
+    source = SourceText(f"{above}{own}fn a() {{}}\n")
+    start = len(above) + len(own)
+    whole = source.range(start, len(source.text) - 1)
+    symbol = Symbol("a", "function", RS, whole, source.range(start + 3, start + 4))
+    assert apply_edits(source, [remove_symbol(source, symbol)]) == above
 
 
 @pytest.mark.parametrize("line", ["#!/usr/bin/python", "# -*- coding: utf-8 -*-"])

@@ -7,6 +7,12 @@ function make(tag, className, text = "") {
   return element;
 }
 
+// An id for an element, new in the page; `crypto.randomUUID` is only there on https and localhost.
+function makeId() {
+  const numbers = crypto.getRandomValues(new Uint32Array(4));
+  return `agm-${Array.from(numbers, (number) => number.toString(36)).join("-")}`;
+}
+
 function makeButton(label, className = "agm-button") {
   const button = make("button", className, label);
   button.type = "button";

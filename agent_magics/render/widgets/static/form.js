@@ -3,7 +3,7 @@
 const LABELS = { approve: "Send", deny: "Decline", abort: "Cancel" };
 // The model's question is part of a turn, which the person can stop.
 const OF_MODEL = { ...LABELS, abort: "Stop" };
-const TYPES = { email: "email", uri: "url", date: "date" };
+const TYPES = new Map([["email", "email"], ["uri", "url"], ["date", "date"]]);
 
 function drawHead(model, id) {
   const head = make("div", "agm-head");
@@ -23,7 +23,7 @@ function drawAddress(model) {
 // One way to fill in a field: its element, what to focus, and what was filled in.
 function drawText(field) {
   const input = make("input", "agm-input");
-  input.type = TYPES[field.format] || "text";
+  input.type = TYPES.get(field.format) ?? "text";
   if (field.kind !== "text") {
     // As text: a browser's number fields lose digits, and say nothing of what is no number.
     input.inputMode = field.kind === "integer" ? "numeric" : "decimal";
@@ -56,7 +56,7 @@ function drawOptions(field) {
   const box = make("div", "agm-choices");
   box.tabIndex = -1;
   box.setAttribute("role", isOne ? "radiogroup" : "group");
-  const group = crypto.randomUUID();
+  const group = makeId();
   const inputs = field.options.map(([value, label, description], place) => {
     const line = make("label", "agm-choice");
     const input = make("input", "agm-check");
@@ -105,7 +105,7 @@ function drawField(field) {
   const isListed = field.kind === "choices" || (field.kind === "choice" && field.listed);
   const drawn = (isListed ? drawOptions : DRAWN[field.kind] || drawText)(field);
   const row = make("div", "agm-form-field");
-  const id = `agm-${crypto.randomUUID()}`;
+  const id = makeId();
   const label = make(isListed ? "div" : "label", "agm-label", field.title);
   label.id = `${id}-label`;
   if (field.required) {
@@ -155,7 +155,7 @@ function leadsTo(url, host) {
 
 function render({ model, el }) {
   const box = make("div", "agm-question agm-form");
-  const headId = `agm-${crypto.randomUUID()}`;
+  const headId = makeId();
   const url = model.get("url");
   box.tabIndex = -1; // where the way to a question leads
   box.setAttribute("role", "group");
@@ -205,10 +205,12 @@ function render({ model, el }) {
     if (content.type !== "problems") {
       return;
     }
+    // A server may call a field like what every object has, such as "constructor".
+    const problems = new Map(Object.entries(content.problems));
     for (const field of fields) {
-      field.showProblem(content.problems[field.name] ?? "");
+      field.showProblem(problems.get(field.name) ?? "");
     }
-    fields.find((field) => content.problems[field.name])?.focus?.focus({ preventScroll: true });
+    fields.find((field) => problems.get(field.name))?.focus?.focus({ preventScroll: true });
   }
 
   function showDecision() {

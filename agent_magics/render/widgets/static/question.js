@@ -73,7 +73,7 @@ function drawField() {
 function drawScope(button, covers) {
   const row = make("div", "agm-scope");
   const words = make("span", "agm-covers", covers);
-  words.id = `agm-${crypto.randomUUID()}`;
+  words.id = makeId();
   button.setAttribute("aria-describedby", words.id);
   row.append(button, words);
   return row;
@@ -96,7 +96,7 @@ function drawEditor(model, run) {
 
 function render({ model, el }) {
   const box = make("div", "agm-question");
-  const headId = `agm-${crypto.randomUUID()}`;
+  const headId = makeId();
   box.tabIndex = -1;
   box.classList.toggle("agm-dangerous", model.get("dangerous"));
   box.setAttribute("role", "group");

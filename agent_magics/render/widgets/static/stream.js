@@ -171,7 +171,7 @@ function render({ model, el }) {
   el.append(box);
 
   const append = createTerminal(pre);
-  const view = crypto.randomUUID();
+  const view = makeId();
   let live = false;
 
   // Until the backlog has come, what is sent to all views is already part of it.

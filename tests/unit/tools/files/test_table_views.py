@@ -79,10 +79,17 @@ def test_what_is_no_table_is_text(tmp_path):
         assert "lines 1" in (text := shown(tmp_path, "a.csv", content)) or "is empty" in text
 
 
-def test_a_long_table_is_told_by_its_lines(tmp_path, monkeypatch):
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+def test_a_long_table_is_told_by_its_lines(encoding, tmp_path, monkeypatch):
+    monkeypatch.setattr(table_views, "_SAMPLED_BYTES", 1_000)
+    content = "n,m\n" + "1,2\n" * 4_999 + "Ċ,ਊ"  # whose bytes in UTF-16 are those of line breaks
+    text = shown(tmp_path, "a.csv", content.encode(encoding))
+    assert "5,000 lines of rows x 2 columns" in text
+
+
+def test_the_rows_of_a_long_table_that_are_read_are_told(tmp_path, monkeypatch):
     monkeypatch.setattr(table_views, "_SAMPLED_BYTES", 1_000)
     text = shown(tmp_path, "a.csv", "n,m\n" + "1,2\n" * 5_000)
-    assert "5,000 lines of rows x 2 columns" in text
     assert "guessed from the first 248 rows" in text
 
 

@@ -74,7 +74,10 @@ TEXTS = {  # by the module: texts that can mean nothing else, and those that can
         ],
         ["'app.db'", "open('app.db')", "join(A, 'app.db')", "despatch('app.db')", "'app.db.old'"],
     ),
-    "app/store/__init__.py": (["'app.store.db'", "open('app.store.db')"], ["'store.db'"]),
+    "app/store/__init__.py": (
+        ["'app.store.db'", "open('app.store.db')", "patch('app.store.db.csv')"],
+        ["'store.db'", "'app.store.db.csv'"],
+    ),
     "app.py": (["patch('app.db')"], ["'app.db'"]),
 }  # fmt: skip
 
