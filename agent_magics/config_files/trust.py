@@ -4,12 +4,14 @@ import hashlib
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
 from agent_magics.config_files.places import trust_folder
 from agent_magics.config_files.toml_edit import write_text
+from agent_magics.files.locks import locked
 from agent_magics.files.plain_files import load_json, read_plain
 from agent_magics.protocol.errors import FatalError, short_message
 
@@ -73,6 +75,19 @@ class TrustedDigest:
             return ""
         return str(kept.get("digest", "")) if isinstance(kept, dict) else ""
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other kernels from storing a digest, between reading the files and `keep`.
+
+        Raises:
+            FatalError: another process holds it for long.
+        """
+        with ExitStack() as stack:
+            with suppress(OSError):  # a folder that cannot be written: nothing is kept there
+                self._kept_in.mkdir(parents=True, exist_ok=True, mode=0o700)
+                stack.enter_context(locked(self._file))
+            yield
+
     def keep(self, digest: str) -> None:
         """Store `digest` as the only trusted one.
 
@@ -132,10 +147,11 @@ class Trustable(ABC, Generic[_Found]):
             FatalError: it is not that (any more), or the trust cannot be kept.
         """
         check_length(digest, self.command)
-        now = self.digest(self.read())
-        if not now.startswith(digest):
-            raise FatalError(
-                f"{self.what} in {self.folder} are not (or no longer) those of "
-                f"{digest[:SHOWN_DIGEST]}; look at them again: {self.command}."
-            )
-        self._trusted.keep(now)
+        with self._trusted.held():
+            now = self.digest(self.read())
+            if not now.startswith(digest):
+                raise FatalError(
+                    f"{self.what} in {self.folder} are not (or no longer) those of "
+                    f"{digest[:SHOWN_DIGEST]}; look at them again: {self.command}."
+                )
+            self._trusted.keep(now)

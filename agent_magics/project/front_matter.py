@@ -18,6 +18,8 @@ _BLOCK = re.compile(r"([|>])[+-]?")
 _SINGLE = re.compile(r"'((?:[^']|'')*)'(?:[ \t]+#.*)?")
 _DOUBLE = re.compile(r'("(?:[^"\\]|\\.)*+")(?:[ \t]+#.*)?')
 _COMMENT = re.compile(r"(?:^|(?<=[ \t]))#.*")
+# An entry of a list and the comma behind it; in quotes it may have commas of its own.
+_ENTRY = re.compile(r"""([ \t]*(?:"(?:[^"\\]|\\.)*"|'(?:[^']|'')*')?[^,]*),""")
 _RESERVED = tuple("'\"[]&*!%@`")
 _MOST_LINES = 200
 
@@ -103,7 +105,8 @@ class _FrontMatterReader:
         if not text.endswith("]"):
             raise self._error("the list has no closing ]")
         inside = text[1:-1].strip()
-        return tuple(self._scalar(entry.strip()) for entry in inside.split(",")) if inside else ()
+        entries = _ENTRY.findall(f"{inside},") if inside else []
+        return tuple(self._scalar(entry.strip()) for entry in entries)
 
     def _scalar(self, text: str) -> str:
         if single := _SINGLE.fullmatch(text):

@@ -162,6 +162,12 @@ class NoteFolder(Trustable[StoredNotes]):
             RespondToModel: the notes are not trusted, a link is in the way, or the disk refused.
         """
         checked_topic(topic)
+        if self.scope == "user":
+            return self._changed(topic, content, by_person)
+        with self._trusted.held():
+            return self._changed(topic, content, by_person)
+
+    def _changed(self, topic: str, content: str | None, by_person: bool) -> str:
         found = self.read()
         is_usable = self.is_usable(found)
         if not (is_usable or by_person):

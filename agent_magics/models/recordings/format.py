@@ -24,7 +24,7 @@ from agent_magics.text.brief import brief
 FORMAT = "agent-magics-recording"
 VERSION = 1
 BY_HAND = "hand"
-_MOST_BYTES = 32 << 20
+MOST_BYTES = 32 << 20
 _GIVE_ONE = " Give a file that --record has written (NAME.agent.jsonl)."
 
 WIRES = ("responses", "chat")
@@ -112,7 +112,7 @@ def read_recording(path: Path) -> Recording:
         FatalError: no such file, or a malformed line; the sentence names it.
     """
     try:
-        content = read_plain(path, _MOST_BYTES, links=True)
+        content = read_plain(path, MOST_BYTES, links=True)
     except OSError as error:
         raise FatalError(f"Cannot read the recording {path}: {clause(error)}.") from None
     return parse_recording(content, path)

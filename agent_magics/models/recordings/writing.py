@@ -10,6 +10,7 @@ from typing import BinaryIO
 from agent_magics.files.locks import LONGEST_WAIT, FileHeld, append, open_locked
 from agent_magics.files.plain_files import load_json, replace_file
 from agent_magics.models.recordings.format import (
+    MOST_BYTES,
     Exchange,
     Header,
     Recording,
@@ -40,9 +41,10 @@ def start_recording(path: Path, header: Header) -> str:
         One sentence on what of the file could not be read, or "".
 
     Raises:
-        FatalError: the file is not a recording, or cannot be written.
+        FatalError: the file is not a recording, is full, or cannot be written.
     """
     with _locked(path, create=True) as file:
+        _check_size(path, os.fstat(file.fileno()).st_size)
         content = file.read()
         if content.strip():
             return parse_recording(content, path).notice
@@ -54,13 +56,15 @@ def append_exchange(path: Path, exchange: Exchange) -> None:
     """Append `exchange` to the file, atomically with respect to other writers.
 
     Raises:
-        FatalError: the file cannot be written, or another process holds its lock too long.
+        FatalError: the file cannot be written or is full, or another process holds its lock too
+            long.
     """
     with _locked(path) as file:
         begin, last = _last_line(file)
-        mended = _mended(last)
+        mended, line = _mended(last), exchange_line(exchange)
+        _check_size(path, begin + len(mended) + len(line))
         file.truncate(begin + min(len(mended), len(last)))
-        file.write(mended[len(last) :] + exchange_line(exchange))
+        file.write(mended[len(last) :] + line)
 
 
 def rewrite(
@@ -109,6 +113,15 @@ def rewrite(
             replace_file(backup, found, mode)
         replace_file(path, b"".join(pieces), mode)
     return len(out)
+
+
+def _check_size(path: Path, size: int) -> None:
+    """Refuse what `read_recording` would refuse, since it could never be played."""
+    if size >= MOST_BYTES:
+        raise FatalError(
+            f"The recording {path} is full: more than {MOST_BYTES >> 20} MiB are not read back; "
+            "record to another file."
+        )
 
 
 def _last_line(file: BinaryIO) -> tuple[int, bytes]:

@@ -10,6 +10,14 @@ from agent_magics.text.brief import number_of
 # The type of a displayed table in the event of a rich output; it is published as an item.
 TABLE = "application/vnd.agent-magics.table+json"
 
+
+class Table(dict[str, Json]):
+    """The first rows of a table, as `table_of` in ``kernel.live.frames`` has read them.
+
+    Code may display anything as a table; only one of this class is within the limits.
+    """
+
+
 _SIGN = re.compile(r"[\\`*_{}\[\]<>#!~$&]")
 _ROWS, _COLUMNS, _LETTERS = 8, 8, 60  # of the Markdown
 
@@ -17,24 +25,6 @@ _ROWS, _COLUMNS, _LETTERS = 8, 8, 60  # of the Markdown
 def frame_item(table: Mapping[str, Json]) -> dict[str, Json]:
     """Return the item of a table, as `table_of` in ``kernel.live.frames`` describes it."""
     return {**table, "kind": "table"}
-
-
-def is_table(value: object) -> bool:
-    """Tell whether a value is a table as `table_of` describes it: code may display any."""
-    if not (isinstance(value, dict) and {*value} == {"columns", "rows", "total", "width"}):
-        return False
-    columns, rows = value["columns"], value["rows"]
-    if not (isinstance(columns, list) and isinstance(rows, list)):
-        return False
-    has_names = all(isinstance(each, dict) and {*each} == {"name", "type"} for each in columns)
-    texts = [text for each in columns for text in each.values()] if has_names else [None]
-    has_cells = all(isinstance(row, list | tuple) and len(row) == len(columns) for row in rows)
-    cells = [cell for row in rows for cell in row] if has_cells else [columns]
-    return (
-        all(isinstance(text, str) for text in texts)
-        and all(isinstance(cell, str | int | float | None) for cell in cells)
-        and all(isinstance(value[name], int) for name in ("total", "width"))
-    )
 
 
 def without_frames(output: str, rich: Iterable[Mapping[str, Json]]) -> str:

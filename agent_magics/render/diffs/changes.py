@@ -1,10 +1,13 @@
 """Formats changed files: counts per file, then the diff; as Markdown and as text."""
 
+import re
+
 from agent_magics.protocol.events import ChangedFile, TurnDiffUpdated
 from agent_magics.protocol.items import Json, JsonMapping
 from agent_magics.render.markdown import code_span, fenced, harmless_prose
 from agent_magics.render.visible import show_invisible
 
+_HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 # Only `%agent diff` shows a longer diff: in a notebook it would hide the answer.
 _MOST_LINES = 60
 _MOST_FILES = 40
@@ -57,10 +60,19 @@ def same_lines(one: str, other: str) -> bool:
 
 def _bodies(diff: str) -> list[list[str]]:
     bodies: list[list[str]] = [[]]
+    # Lines of the open hunk that are still to come: only by counting is a removed line "-- x",
+    # which stands there as "--- x", told from the head of the next file.
+    before = after = 0
     for line in diff.split("\n"):
-        if line.startswith("+++"):
-            bodies.append([])
-        elif line.startswith(("+", "-")) and not line.startswith("---"):
+        if before <= 0 and after <= 0:
+            if line.startswith("+++"):
+                bodies.append([])
+            hunk = _HUNK.match(line)
+            before, after = map(int, hunk.groups("1")) if hunk else (0, 0)
+            continue
+        before -= line[:1] not in ("+", "\\")
+        after -= line[:1] not in ("-", "\\")
+        if line.startswith(("+", "-")):
             bodies[-1].append(line)
     return bodies
 

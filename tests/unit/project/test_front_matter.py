@@ -21,6 +21,11 @@ READ = {
     ),
     "comments": ("---\n# one\na: b # two\n\nc: d#e\n---\n", {"a": "b", "c": "d#e"}, ""),
     "an inline list": ("---\na: [x, 'y', ]\nb: []\n---\n", {"a": ("x", "y", ""), "b": ()}, ""),
+    "commas in quotes": (
+        "---\na: [\"Bash(git add:*, git commit:*)\", 'b''s, c', don't, can't]\n---\n",
+        {"a": ("Bash(git add:*, git commit:*)", "b's, c", "don't", "can't")},
+        "",
+    ),
     "a list": (
         '---\na:\n  - x\n  # no\n  - "y"\nb:\n- z\n---\n',
         {"a": ("x", "y"), "b": ("z",)},
@@ -48,6 +53,7 @@ WRONG = {
     "an open quote": ("---\na: 'b\n---\n", "cannot begin with '"),
     "a wrong escape": ('---\na: "\\q"\n---\n', "an escape in the quotes is not known"),
     "an open list": ("---\na: [b\n---\n", "no closing ]"),
+    "a quote without its partner": ('---\na: ["b, c]\n---\n', 'cannot begin with "'),
     "a list in a list": ("---\na: [[b]]\n---\n", "cannot begin with ["),
     "a list with a pair": ("---\na:\n  - x\n  k: v\n---\n", "line 4: expected `- entry`"),
 }

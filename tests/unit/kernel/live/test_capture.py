@@ -3,40 +3,44 @@
 import contextlib
 import io
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
+import pandas as pd
 import pytest
 from IPython.core.formatters import DisplayFormatter
 from IPython.core.payload import PayloadManager
 
 from agent_magics.dispatch.context import ToolContext, TurnContext
-from agent_magics.kernel.live.capture import captured
+from agent_magics.kernel.live.capture import Capture, captured
+from agent_magics.kernel.live.frames import table_of
 from agent_magics.protocol.config import RunConfig
+from agent_magics.render.blocks.frames import TABLE
 
 NAMES = pytest.mark.parametrize("name", ["stdout", "stderr"])
 
 
-CONTEXT = ToolContext(
-    TurnContext(
+def make_context(emit: Callable[..., None]) -> ToolContext:
+    turn = TurnContext(
         session_id="s",
         turn_id="t",
         agent="a",
         config=RunConfig(cwd=Path.cwd()),
         env={},
-        emit=lambda _kind, **_fields: None,
+        emit=emit,
         ask=None,
         call=None,
         validate_path=lambda path, _mode: Path(path),
         messages=tuple,
         main_thread=None,
-    ),
-    "call-1",
-    "python",
-)
+    )
+    return ToolContext(turn, "call-1", "python")
+
+
+CONTEXT = make_context(lambda _kind, **_fields: None)
 
 
 @contextlib.contextmanager
@@ -151,3 +155,14 @@ def test_what_is_closed_now_says_so(name: str, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(sys, name, place)
     with pytest.raises(ValueError, match="closed"):
         stream.write("line")
+
+
+def test_only_a_table_that_was_read_here_is_one():
+    shown = []
+    table = table_of(pd.DataFrame({"a": [1, 2]}))
+    capture = Capture(make_context(lambda kind, **fields: shown.append(fields)))
+    for forged in (dict(table), {**table, "rows": [[10**5000]]}, {**table, "total": True}, [], 7):
+        capture.display({TABLE: forged, "text/plain": "x"})
+    assert not any("data" in fields for fields in shown)
+    capture.display({TABLE: table, "text/plain": "x"})
+    assert [fields["data"][TABLE] for fields in shown if "data" in fields] == [dict(table)]

@@ -12,13 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_magics.kernel.live.frames import MOST_BYTES, MOST_COLUMNS, MOST_ROWS, table_of
-from agent_magics.render.blocks.frames import (
-    TABLE,
-    frame_item,
-    frame_markdown,
-    is_table,
-    without_frames,
-)
+from agent_magics.render.blocks.frames import TABLE, without_frames
 from agent_magics.render.text import to_markdown, to_plain
 
 DAY = dt.date(2026, 1, 2)
@@ -84,17 +78,3 @@ def test_the_markdown_is_one_table_in_which_nothing_acts(values: list[object]) -
 def test_the_text_of_a_table_gives_way_to_the_table() -> None:
     rich = [{TABLE: {}, "text/plain": "   n\n0  1"}, {"image/png": "", "text/plain": "x"}]
     assert without_frames("x\n   n\n0  1\nx\n", rich) == "x\nx\n"
-
-
-@given(st.data())
-def test_only_a_table_is_taken_for_one(data):
-    table = table_of(pd.DataFrame({"a": [1, 2], "b": ["x", None]}))
-    assert is_table(table) and frame_item(table)["kind"] == "table"
-    json_values = st.none() | st.booleans() | st.integers() | st.text(max_size=3)
-    anything = st.recursive(
-        json_values, lambda i: st.lists(i, max_size=3) | st.dictionaries(st.text(max_size=3), i)
-    )
-    names = st.sampled_from(["columns", "rows", "total", "width", "kind"])
-    forged = {**table, **data.draw(st.dictionaries(names, anything))}
-    if is_table(forged):
-        frame_markdown(frame_item(forged))

@@ -42,6 +42,20 @@ def prompts(path):
     return [each.prompt for each in read_recording(path).exchanges]
 
 
+def test_what_could_not_be_read_back_is_not_written(path, monkeypatch):
+    append_exchange(path, exchange("a"))
+    line = exchange_line(exchange("b"))
+    monkeypatch.setattr(recording_file, "MOST_BYTES", path.stat().st_size + len(line))
+    before = path.read_bytes()
+    with pytest.raises(FatalError, match=r"is full: .* record to another file"):
+        append_exchange(path, exchange("b"))
+    assert path.read_bytes() == before
+    assert start_recording(path, Header("test")) == ""
+    monkeypatch.setattr(recording_file, "MOST_BYTES", len(before))
+    with pytest.raises(FatalError, match="is full"):
+        start_recording(path, Header("test"))
+
+
 def test_a_second_start_changes_nothing(path):
     append_exchange(path, exchange("a"))
     before = path.read_bytes()

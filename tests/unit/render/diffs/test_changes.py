@@ -192,3 +192,10 @@ def test_a_patch_shows_the_same_lines_whatever_the_order_of_its_files():
     # The same lines, but in one file more.
     parted = _diff(None, b"x\n").text + _diff(None, b"y\n", "b").text
     assert not same_lines(_diff(None, b"x\ny\n").text, parted)
+    # Lines that look like the heads of files.
+    old, new = b"SELECT 1\n-- never\n\nx\n", b"SELECT 2\n-- never\n\nx\n"
+    shown, whole = _diff(old, new).text, _diff(old, b"SELECT 2\n\nx\n++ y\n").text
+    assert same_lines(shown, shown) and same_lines(whole, whole)
+    assert not same_lines(shown, whole)
+    assert not same_lines(shown, _diff(old, b"SELECT 2\n-- never\n\nx\n++ y\n").text)
+    assert not same_lines(shown, _diff(old, b"SELECT 2\n\nx\n").text)
