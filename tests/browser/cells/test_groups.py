@@ -73,20 +73,27 @@ def test_sixty_calls_are_a_few_lines_that_unfold(notebook: Open) -> None:
 
 
 def test_what_was_unfolded_stays_so_while_more_calls_join(notebook: Open) -> None:
-    script = scripted(_listed(3), _shell(": < gate"), _listed(2, 4), DONE)
-    page = notebook([script, AGENT, ""])
+    calls = (_listed(3), _shell("seq 300"), _shell(": < gate"), _listed(2, 4))
+    page = notebook([scripted(*calls, DONE), AGENT, ""])
     gate = page.make_gate()
     page.run(0)
     page.start(1)
     group = _groups(page, 1).first
-    expect(group.locator("> summary")).to_contain_text("3 folders listed")
+    expect(group.locator("> summary")).to_contain_text("3 folders listed, 1 command")
     group.locator("> summary").click()
-    expect(group.locator("details.am-card")).to_have_count(3)
+    cards = group.locator("details.am-card")
+    expect(cards).to_have_count(4)
+    cards.nth(3).locator("> summary").click()
+    output = cards.nth(3).locator("pre.am-pre").last
+    output.focus()
+    output.evaluate("pre => pre.scrollTop = 900")
     gate.open()
     page.wait_for_end(1)
-    expect(group.locator("> summary")).to_contain_text("5 folders listed, 1 command")
+    expect(group.locator("> summary")).to_contain_text("5 folders listed, 2 commands")
     expect(group).to_have_attribute("open", "")
-    expect(group.locator("details.am-card")).to_have_count(6)
+    expect(cards).to_have_count(7)
+    expect(output).to_be_focused()
+    assert output.evaluate("pre => pre.scrollTop") == 900
 
 
 # What is still being drawn would be followed, and undo the turn of the wheel.
