@@ -282,7 +282,7 @@ _RECURSIVE = rf"(?:{_OPTION}){{0,3}}-(?:\w{{0,9}}[rR]|-rec)"
 _PLAIN_DANGERS = {
     "it deletes a root or the home folder with all below": re.compile(
         rf"rm\s{{1,9}}(?={_RECURSIVE})(?:{_OPTION}){{1,4}}"
-        r"[\"']?(?:/\w{0,20}|~|\$HOME|\${HOME})/?\*?[\"']?(?![\w/.-])"
+        r"[\"']?(?:/\w{0,20}|~\w{0,20}|\$HOME|\${HOME})/?\*?[\"']?(?![\w/.-])"
     ),
     "it deletes folders with all below, and which is not known before it runs": re.compile(
         rf"rm\s{{1,9}}(?={_RECURSIVE})(?:{_OPTION}){{1,4}}[\"']?[$`]"

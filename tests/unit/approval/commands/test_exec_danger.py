@@ -536,6 +536,7 @@ def test_the_home_folder_comes_from_the_environment(monkeypatch):
     [
         "rm -rf /",
         "rm -f -r ~",
+        "rm -rf ~root",
         "rm --recursive --force '/'",
         'rm -rf "$HOME"/*',
         "rm -rf /etc;",
