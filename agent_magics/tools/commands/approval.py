@@ -376,7 +376,7 @@ class _Assessment:
 
     def _planted_for_git(self) -> list[Finding]:
         """Return what commands have planted for git to run, if this one may run git."""
-        commands = commands_of(self._command) or [self._command]
+        commands = commands_of(self._command) or [list(self._command)]
         runs_git = any(_RUNS_GIT.fullmatch(program_of(word)) for each in commands for word in each)
         return shared_tripwire().planted_for_git(self._writable) if runs_git else []
 
