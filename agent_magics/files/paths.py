@@ -99,6 +99,16 @@ def typed_path(text: str | os.PathLike[str]) -> Path:
     return Path(os.path.expanduser(text))  # `Path.expanduser` raises there
 
 
+def is_file(path: str | os.PathLike[str]) -> bool:
+    """Tell whether a path leads to a file; a name too long for the disk leads to none."""
+    return os.path.isfile(path)  # `Path.is_file` raises there
+
+
+def is_folder(path: str | os.PathLike[str]) -> bool:
+    """Tell whether a path leads to a folder; a name too long for the disk leads to none."""
+    return os.path.isdir(path)  # `Path.is_dir` raises there
+
+
 def literal_path(path: str, cwd: Path) -> Path:
     """Return `path` as an absolute path, with ``~`` expanded and no symlink resolved.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-from agent_magics.files.paths import typed_path
+from agent_magics.files.paths import is_folder, typed_path
 from agent_magics.models.providers.catalog import DATE, find_model
 from agent_magics.models.providers.endpoints import check_address, endpoint_of
 from agent_magics.models.providers.families import check_features
@@ -88,7 +88,7 @@ def _existing_folder(path: object) -> Path:
         ) from None
     except (OSError, ValueError):  # such as one with a NUL
         raise ValueError(_NO_FOLDER) from None
-    if not os.path.isdir(folder):  # noqa: PTH112 - `Path.is_dir` raises where a name is too long
+    if not is_folder(folder):
         raise ValueError(_NO_FOLDER)
     return folder
 

@@ -5,6 +5,7 @@ command.
 """
 
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -21,8 +22,17 @@ _DOWNLOADERS = names("curl wget aria2c fetch http https")
 _WRAPPERS = names(
     "sudo doas su run0 pkexec env nohup timeout nice ionice stdbuf time setsid xargs parallel "
     "command exec builtin eval busybox strace ltrace chroot ssh watch flock unbuffer chrt "
-    "taskset caffeinate systemd-run find trap function if then elif else while until do ! { coproc"
+    "taskset caffeinate systemd-run find trap function if then elif else while until do ! { coproc "
+    "script setpriv unshare nsenter runuser sg gosu su-exec tini dumb-init fakeroot numactl "
+    "prlimit setarch linux32 linux64 xvfb-run proxychains proxychains4 torsocks firejail bwrap "
+    "eatmydata fd fdfind entr hyperfine uvx npx pnpx bunx"
 )
+# Programs that do so behind one of these words.
+_RUNNERS = names(
+    "uv conda mamba micromamba pixi poetry pipenv hatch pdm rye direnv mise asdf pyenv rbenv "
+    "bundle npm pnpm yarn bun"
+)
+_RUN = names("run exec x dlx")
 _ADDS_TARGETS = names("xargs parallel")
 # The options by which xargs puts what it adds in the place of a text.
 _REPLACES = re.compile(r"-[0oprtx]*I(.*)|-[0oprtx]*i(.+)|--replace=(.+)", re.DOTALL)
@@ -30,6 +40,7 @@ _DEEPEST = 6  # nesting depth of scripts
 _NEAR = 200  # characters of context around a match
 _SCRIPT_LIKE = re.compile(r"[\s;&|()]")
 _MAY_BE_SCRIPT = re.compile(r"[\s;&|()$`<>]")
+_MODULE = re.compile(r"-[bBdEiIOPqRsSuvVx]*m(.*)", re.DOTALL)  # the option of Python
 _TAKES_SCRIPT = re.compile(r"-[^\Wc]*+c\w*+")  # the option of a shell
 _DOWNLOAD = re.compile(r"(?:[<$]\(|`)\s*(?:sudo\s+)?(?:curl|wget)\b")
 _RUNNER = re.compile(r"(?:\b(?:ba|z|da|k|a|fi)?sh|\beval|\bsource|(?:^|\s)\.|\bpython[\d.]*)\s")
@@ -54,14 +65,14 @@ def danger_of(argv: Words, place: CommandPlace, depth: int = 0) -> str:
         return "a fork bomb"
     if program in SHELLS:
         return _danger_in_words(argv[1:], place, depth)
-    if program not in _WRAPPERS and "=" not in argv[0]:
+    if len(words_that_run(argv)) == 1:
         return _danger_from(argv, 0, place, depth)
     return _danger_in_any(argv, place, depth) or _danger_in_any(_replaced(argv), place, depth)
 
 
 def _danger_in_any(argv: Words, place: CommandPlace, depth: int) -> str:
     """Judge words of which any may be the program: it is unknown which options take values."""
-    for start in range(len(argv)):
+    for start in words_that_run(argv):
         if reason := _danger_from(argv, start, place, depth):
             return reason
     scripts = [word for word in argv[1:] if _SCRIPT_LIKE.search(word)]
@@ -78,14 +89,16 @@ def _replaced(argv: Words) -> Words:
     return []
 
 
-def words_that_run(words: Words) -> range:
+def words_that_run(words: Words) -> Sequence[int]:
     """Return the positions at which the program of a simple command may be.
 
     It is unknown which options take values, so after a wrapper or an assignment it may be any word.
     """
-    if words and (program_of(words[0]) in _WRAPPERS or "=" in words[0]):
+    program = program_of(words[0]) if words else ""
+    if program in _WRAPPERS or "=" in "".join(words[:1]):
         return range(len(words))
-    return range(min(1, len(words)))
+    behind = (at for at, word in enumerate(words, 1) if program in _RUNNERS and word in _RUN)
+    return [*range(min(1, len(words))), *range(next(behind, len(words)), len(words))]
 
 
 def loose_commands_of(argv: Words, effort: Effort) -> list[list[str]]:
@@ -95,7 +108,7 @@ def loose_commands_of(argv: Words, effort: Effort) -> list[list[str]]:
         TooLongToJudge: it takes more steps than `effort` has left.
     """
     found: list[list[str]] = []
-    waiting = [(word, 1) for word in _scripts_in(argv)]
+    waiting = [(word, 1) for word in _scripts_in(argv, effort)]
     while waiting:
         script, depth = waiting.pop()
         if depth > _DEEPEST:
@@ -105,20 +118,47 @@ def loose_commands_of(argv: Words, effort: Effort) -> list[list[str]]:
         lexer.run()
         for _, words in lexer.commands:
             found.append(words)
-            waiting += [(word, depth + 1) for word in _scripts_in(words)]
+            waiting += [(word, depth + 1) for word in _scripts_in(words, effort)]
         waiting += [(nested, depth + 1) for nested in lexer.nested]
     return found
 
 
-def _scripts_in(words: Words) -> list[str]:
-    """Return the words that may be a script that this command runs."""
+def _scripts_in(words: Words, effort: Effort) -> list[str]:
+    """Return what may be scripts that this command runs: words of it, and what others stand for."""
+    own = [script for at in words_that_run(words) for script in _scripts_named(words, at, effort)]
     shell = next((at for at, word in enumerate(words) if program_of(word) in SHELLS), len(words))
     if shell == len(words) and len(words_that_run(words)) < 2:
-        return []
+        return own
     options = (at for at, word in enumerate(words) if at > shell and _TAKES_SCRIPT.fullmatch(word))
     option = next(options, len(words))
     rest = enumerate(words[1:], 1)
-    return [word for at, word in rest if at > option or _MAY_BE_SCRIPT.search(word)]
+    return own + [word for at, word in rest if at > option or _MAY_BE_SCRIPT.search(word)]
+
+
+def _scripts_named(words: Words, start: int, effort: Effort) -> list[str]:
+    """Return as scripts what `python -m` at a word runs, or aliases that git is given stand for."""
+    program = program_of(words[start])
+    if program != "git" and not program.startswith(("python", "pypy")):
+        return []
+    effort.spend(len(words))
+    if program == "git":
+        return _aliases_in(words[start:])
+    for at, word in enumerate(words[start + 1 :], start + 1):
+        if module := _MODULE.fullmatch(word):
+            return [shlex.join(filter(None, (module[1], *words[at + 1 :])))]
+        if not word.startswith("-") and words[at - 1] not in ("-X", "-W"):
+            break
+    return []
+
+
+def _aliases_in(words: Words) -> list[str]:
+    """Return what git runs for each alias that its options define: `git -c alias.p=push p`."""
+    at = place_of_subcommand(words)
+    settings = [value for option, value in pairwise(words[:at]) if option in OPTIONS_WITH_VALUE]
+    aliases = (each for each in settings if each.lower().startswith("alias."))
+    found = (alias.partition("=")[2] for alias in aliases)
+    rest = shlex.join(words[at + 1 :])
+    return [f"{each[1:] if each[:1] == '!' else f'git {each}'} {rest}" for each in found]
 
 
 def _without_ifs(script: str) -> str:
@@ -151,17 +191,9 @@ def _danger_from(argv: Words, start: int, place: CommandPlace, depth: int) -> st
 def _danger_in_git(words: Words, place: CommandPlace, depth: int) -> str:
     argv = ["git", *words]
     at = place_of_subcommand(argv)
-    for option, setting in pairwise(argv[:at]):
-        if option not in OPTIONS_WITH_VALUE:
-            continue
-        name, _, value = setting.partition("=")
-        if name.lower() == "clean.requireforce":
-            return "it deletes files that git does not know"
-        if name.lower().startswith("alias."):
-            script = value[1:] if value.startswith("!") else f"git {value}"
-            if reason := _danger_in_script(script, place, depth + 1):
-                return reason
-    return danger_in_git_command(argv[at:])
+    if any(word.lower().startswith("clean.requireforce=") for word in argv[:at]):
+        return "it deletes files that git does not know"
+    return _danger_in_words(_aliases_in(argv), place, depth) or danger_in_git_command(argv[at:])
 
 
 def _danger_in_words(words: Words, place: CommandPlace, depth: int) -> str:
@@ -192,11 +224,11 @@ def _danger_in_commands(
 ) -> str:
     downloading, here = False, place  # `here`: the place if `cd` succeeded, as after &&
     for joined_by, words in commands:
-        first = len(words_that_run(words))
+        starts = words_that_run(words)
         downloading = downloading and joined_by == "|"
-        if downloading and any(_runs_its_input(words, at) for at in range(first)):
+        if downloading and any(_runs_its_input(words, at) for at in starts):
             return "it runs what it downloads"
-        downloading |= any(program_of(word) in _DOWNLOADERS for word in words[:first])
+        downloading |= any(program_of(words[at]) in _DOWNLOADERS for at in starts)
         here = here if joined_by == "&&" else place
         if reason := danger_of(words, here, depth):
             return reason
@@ -250,7 +282,7 @@ _RECURSIVE = rf"(?:{_OPTION}){{0,3}}-(?:\w{{0,9}}[rR]|-rec)"
 _PLAIN_DANGERS = {
     "it deletes a root or the home folder with all below": re.compile(
         rf"rm\s{{1,9}}(?={_RECURSIVE})(?:{_OPTION}){{1,4}}"
-        r"[\"']?(?:/\w{0,20}|~|\$HOME|\${HOME})/?\*?[\"']?(?![\w/.-])"
+        r"[\"']?(?:/\w{0,20}|~\w{0,20}|\$HOME|\${HOME})/?\*?[\"']?(?![\w/.-])"
     ),
     "it deletes folders with all below, and which is not known before it runs": re.compile(
         rf"rm\s{{1,9}}(?={_RECURSIVE})(?:{_OPTION}){{1,4}}[\"']?[$`]"

@@ -7,6 +7,7 @@ workspace at once, devices, and targets that are not known before the command ru
 import os
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from itertools import dropwhile, pairwise, takewhile
 
@@ -18,8 +19,8 @@ _GLOB_TAIL = re.compile(r"[*.?\[\]{},!]*\Z")  # a last component that may match 
 _EXPENDABLE = ("/tmp", "/var/tmp", "/dev/shm")
 _HARMLESS_DEVICES = names("/dev/null /dev/stdout /dev/stderr /dev/full /dev/tty")
 _REMOTE = re.compile(r"[\w.@-]+::?[^/:]|[\w.@-]+:/|\w+://")  # as rsync and scp name other machines
-# a variable, a command substitution, or {} of `find` and `xargs`
-_UNKNOWN = re.compile(r"[$`]|\{\}")
+# a variable, a command substitution, {} of `find` and `xargs`, or ~- and the home of nobody known
+_UNKNOWN = re.compile(r"[$`]|\{\}|\A~")
 _UNSET_VARIABLE = re.compile(r"\$(\w+|\{\w+\})/+[*.]*\Z")  # "$DIR"/* is /* if DIR is empty
 
 
@@ -46,12 +47,14 @@ def _is_vital(word: str, place: CommandPlace, *, workspace: bool = True) -> bool
 
 
 def expanded(word: str) -> str:
-    """Return a word with ``~``, $HOME and $PWD replaced by the home and the current folder."""
+    """Return a word with ``~``, ``~NAME``, $HOME and $PWD replaced by a home and the current
+    folder.
+    """
     home = os.path.expanduser("~")
     if word == "~+" or word.startswith("~+/"):
         word = "." + word[2:]
-    if word == "~" or word.startswith("~/"):
-        word = home + word[1:]
+    with suppress(ValueError):  # no user has such a name
+        word = os.path.expanduser(word)
     for variable, value in (("HOME", home), ("PWD", ".")):
         for form in (f"${{{variable}}}", f"${variable}"):
             if word == form or word.startswith(form + "/"):

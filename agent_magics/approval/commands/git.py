@@ -1,4 +1,5 @@
-"""Recognises commands of git and rg that only read, given that a sandbox enforces it.
+"""Recognises commands of git and rg that only read, given that a sandbox enforces it; and words by
+which git runs another program.
 
 Git's configuration can name programs for pagers, diffs, filters and status, which the command line
 does not show. So these commands count as reading only in a sandbox that can write nothing, reach no
@@ -8,7 +9,13 @@ network and not read hidden files; without a sandbox they need approval.
 import re
 from collections.abc import Callable
 
-from agent_magics.approval.commands.words import Words, is_option, names
+from agent_magics.approval.commands.words import (
+    Words,
+    is_option,
+    names,
+    options_in,
+    without_folders_below,
+)
 
 # Options before a subcommand whose value is the next word.
 OPTIONS_WITH_VALUE = names(
@@ -180,3 +187,78 @@ def rg_only_reads(words: Words) -> bool:
         or (not word.startswith("-") and _ELSEWHERE.match(word))
         for word in words
     )
+
+
+# -- programs that git runs ------------------------------------------------------------------------
+
+# Options by which git runs another program, with any subcommand; abbreviations of long ones count.
+_RUNNING_OPTIONS = (
+    *("-c", "--config-env", "--exec-path", "--upload-pack", "--receive-pack", "--exec"),
+    *("--ext-diff", "--textconv", "--open-files-in-pager", "-O", "--extcmd", "--tool"),
+    *("--config", "--template", "--paginate", "-x", "-u", "--git-dir", "--work-tree"),
+    *("--output", "--separate-git-dir", "--gpg-sign", "-S"),
+    *("--sendmail-cmd", "--to-cmd", "--cc-cmd", "--smtp-server"),
+    *("--access-hook", "--httpd", "--unsafe-paths"),
+)
+# Those that do not, behind these subcommands.
+_HARMLESS = {
+    "add": ("-u",),
+    "branch": ("-u",),
+    "cherry-pick": ("-x",),
+    "clean": ("-x",),
+    "commit": ("-u", "-S", "-c"),
+    "diff": ("-u", "-S", "-c", "--cc-cmd"),  # which --cc would be short for
+    "grep": ("-c",),
+    "log": ("-u", "-S", "-c", "--cc-cmd"),
+    "ls-files": ("-u",),
+    "push": ("-u",),
+    "restore": ("-S",),
+    "show": ("-u", "-c", "--cc-cmd"),
+    "stash": ("-u",),
+    "status": ("-u",),
+    "switch": ("-c",),
+}
+# What does, behind these alone.
+_MORE = {"difftool": ("-t",), "mergetool": ("-t",), "push": ("--repo",)}
+# A push runs the hooks of a repository on this machine.
+_REPOSITORY_ELSEWHERE = re.compile(r"/|~|\.\.(?:/|\Z)|file:")
+_MESSAGE = re.compile(r"(-\w*?m).+", re.DOTALL)  # in one word with its option
+_READING_CONFIG = names("--get --get-all --get-regexp --list -l get list")
+_RUNNING_WORDS = re.compile(
+    r"ext::|(?:merge-index|checkout-index|remote-ext)\Z|--(?:setup|authors-prog)\b"
+    r"|--(?:tree|index|parent|msg|commit|env|tag-name)-filter\b"
+)
+# Subcommands that run what follows a word of theirs.
+_RUNNING_SUBCOMMANDS = re.compile(r"(?:bisect|submodule|hook)")
+
+
+def git_runs_another(argv: Words, start: int) -> bool:
+    """Tell whether a word from `start` on makes git run another program, now or later."""
+    if any(map(_RUNNING_WORDS.match, argv[start:])):
+        return True
+    at = place_of_subcommand(argv)
+    # The configuration of a repository elsewhere, or of a folder taken for one, names programs.
+    above = without_folders_below(argv[start:at])
+    if any(options_in(word, (*_RUNNING_OPTIONS, "-C", "--bare")) for word in above):
+        return True
+    subcommand, below = "".join(argv[at : at + 1]), argv[max(start, at + 1) :]
+    if subcommand == "config" and start <= at and _sets_programs(below):
+        return True
+    if _RUNNING_SUBCOMMANDS.match(subcommand) and any(word in ("run", "foreach") for word in below):
+        return True
+    if subcommand in ("push", "remote") and any(map(_REPOSITORY_ELSEWHERE.match, below)):
+        return True
+    harmless = _HARMLESS.get(subcommand, ())
+    options = (*_RUNNING_OPTIONS, *_MORE.get(subcommand, ()))
+    if subcommand in ("commit", "merge", "tag", "stash", "notes"):
+        below = [_MESSAGE.sub(r"\1", word) for word in below]
+    return any(option not in harmless for word in below for option in options_in(word, options))
+
+
+def _sets_programs(words: Words) -> bool:
+    """Tell whether `git config` with these words may set the name of a program."""
+    words = [word for word in words if word not in ("--global", "--local")]
+    if words and words[0] in _READING_CONFIG:
+        return False
+    is_name = bool(words) and words[0] in ("user.name", "user.email")
+    return not is_name or any(word.startswith("-") for word in words[1:])

@@ -98,7 +98,8 @@ def reaches_what_is_kept(
     """
     commands = _commands_in(argv)
     pieces = (piece for words in commands for word in words for piece in names_in(word))
-    names = {expanded(piece) for piece in pieces if piece and "\0" not in piece}
+    pieces = (piece for piece in pieces if piece and "\0" not in piece)
+    names = {name for piece in pieces for name in (piece, expanded(piece))}  # a shell's, or not
     folders = {cwd}
     for words in commands:
         if words[0] == "cd" and len(names) <= _MOST_WORDS:

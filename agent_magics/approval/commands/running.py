@@ -9,9 +9,15 @@ are: `make -f x`, `make -C ../x`, `ssh -o ProxyCommand=x`.
 import re
 
 from agent_magics.approval.commands.filters import may_run_in_awk, may_run_in_sed, without_values
-from agent_magics.approval.commands.git import place_of_subcommand
+from agent_magics.approval.commands.git import git_runs_another
 from agent_magics.approval.commands.script import is_shell
-from agent_magics.approval.commands.words import Words, names, program_of
+from agent_magics.approval.commands.words import (
+    Words,
+    names,
+    options_in,
+    program_of,
+    without_folders_below,
+)
 
 _TARS = ("tar", "gtar", "bsdtar")
 _SEDS = ("sed", "gsed")
@@ -22,17 +28,8 @@ _CONNECTING = ("nc", "ncat", "netcat")
 _SQLITES = ("sqlite3", "duckdb")
 _MYSQLS = ("mysql", "mariadb")
 
-# Options by which a program runs another one; abbreviations of long ones count. "git" covers every
-# subcommand.
+# Options by which a program runs another one; abbreviations of long ones count.
 _RUNNING_OPTIONS: dict[str, tuple[str, ...]] = {
-    "git": (
-        *("-c", "--config-env", "--exec-path", "--upload-pack", "--receive-pack", "--exec"),
-        *("--ext-diff", "--textconv", "--open-files-in-pager", "-O", "--extcmd", "--tool"),
-        *("--config", "--template", "--paginate", "-x", "-u", "--git-dir", "--work-tree"),
-        *("--output", "--separate-git-dir", "--gpg-sign", "-S"),
-        *("--sendmail-cmd", "--to-cmd", "--cc-cmd", "--smtp-server"),
-        *("--access-hook", "--httpd", "--unsafe-paths"),
-    ),
     **dict.fromkeys(
         _TARS,
         (
@@ -115,8 +112,6 @@ _RUNNING_OPTIONS: dict[str, tuple[str, ...]] = {
 }
 # Programs whose option -C names the folder in which they work.
 _ENTERING = ("make", "ninja")
-_FOLDER_BELOW = re.compile(r"(?![-/~])(?!(?:.*/)?\.\.(?:/|\Z)).+", re.DOTALL)
-_ENTERS_BELOW = re.compile(rf"(?:-C|--directory=)(?:{_FOLDER_BELOW.pattern})", re.DOTALL)
 # What stands at the beginning of other words by which a program runs another one.
 _OPTION_OF_SSH = re.compile(
     r"(?:-\w*?o)?[\s\"]*+(?:\w*(?:command|provider)|xauthlocation|include|smartcarddevice)[\s\"=]",
@@ -143,10 +138,6 @@ _COMMAND_OF_MYSQL = re.compile(
     r".*(?:\\[!PT.]|\b(?:system|pager|tee|source|outfile|dumpfile)\b)", re.DOTALL | re.I
 )
 _RUNNING_WORDS = {
-    "git": re.compile(
-        r"ext::|(?:merge-index|checkout-index|remote-ext)\Z|--(?:setup|authors-prog)\b"
-        r"|--(?:tree|index|parent|msg|commit|env|tag-name)-filter\b"
-    ),
     # In the flags of its linker, and what `go env -w` sets.
     "go": re.compile(r".*-ext(?:ld|ar|ldflags)\b|-w\Z", re.DOTALL),
     "cargo": re.compile(r"(?:-C|--codegen=)?linker="),
@@ -173,8 +164,7 @@ _RUNNING_WORDS = {
     **dict.fromkeys(("less", "more"), _COMMAND_OF_PAGER),
     **dict.fromkeys(_EDITORS, _COMMAND_OF_EDITOR),
 }
-# Subcommands of git that run what follows a word of theirs.
-_RUNNING_SUBCOMMANDS = re.compile(r"(?:bisect|submodule|hook)")
+_RUNNING = {"git", *_RUNNING_OPTIONS, *_RUNNING_WORDS}
 # Programs that run the command after their options: a rule must name its program, too.
 _RUNS_OPERANDS = names(
     "env xargs parallel watch time nice ionice timeout nohup stdbuf setsid chrt taskset unbuffer "
@@ -186,30 +176,6 @@ _PLAIN_WORD = re.compile(r"[\w./:=@%+,-]*")
 _NO_PROGRAM = re.compile(r"-.*|\w+=.*|[\d.]+[smhd]?", re.DOTALL)
 _PROGRAM = re.compile(r"[A-Za-z./][^=]*", re.DOTALL)
 
-# Options that run no program behind these subcommands of git.
-_HARMLESS_IN_GIT = {
-    "add": ("-u",),
-    "branch": ("-u",),
-    "cherry-pick": ("-x",),
-    "clean": ("-x",),
-    "commit": ("-u", "-S", "-c"),
-    "diff": ("-u", "-S", "-c", "--cc-cmd"),  # which --cc would be short for
-    "grep": ("-c",),
-    "log": ("-u", "-S", "-c", "--cc-cmd"),
-    "ls-files": ("-u",),
-    "push": ("-u",),
-    "restore": ("-S",),
-    "show": ("-u", "-c", "--cc-cmd"),
-    "stash": ("-u",),
-    "status": ("-u",),
-    "switch": ("-c",),
-}
-# What does, behind these alone.
-_MORE_IN_GIT = {"difftool": ("-t",), "mergetool": ("-t",), "push": ("--repo",)}
-# A push runs the hooks of a repository on this machine.
-_REPOSITORY_ELSEWHERE = re.compile(r"/|~|\.\.(?:/|\Z)|file:")
-_MESSAGE = re.compile(r"(-\w*?m).+", re.DOTALL)  # in one word with its option
-_READING_CONFIG = names("--get --get-all --get-regexp --list -l get list")
 _VERSION = re.compile(r"-[\d.]+\Z")  # of gcc-12
 
 
@@ -218,6 +184,8 @@ def runs_another(argv: Words, start: int) -> bool:
     if not argv:
         return False
     program, rest = _VERSION.sub("", program_of(argv[0])), argv[start:]
+    if program == "git":
+        return git_runs_another(argv, start)
     if program in _RUNS_OPERANDS and _runs_operands(argv, start):
         return True
     if program in _SEDS and may_run_in_sed(argv, start):
@@ -232,11 +200,9 @@ def runs_another(argv: Words, start: int) -> bool:
     running = _RUNNING_WORDS.get(program)
     if running and any(map(running.match, rest)):
         return True
-    if program == "git":
-        return _runs_in_git(argv, start)
     if program in _ENTERING:
-        rest = _without_folders_below(rest)
-    return any(_options_in(word, _RUNNING_OPTIONS.get(program, ())) for word in rest)
+        rest = without_folders_below(rest)
+    return any(options_in(word, _RUNNING_OPTIONS.get(program, ())) for word in rest)
 
 
 def _runs_operands(argv: Words, start: int) -> bool:
@@ -250,68 +216,9 @@ def _runs_operands(argv: Words, start: int) -> bool:
     wrapper, programs = program_of(argv[0]), [program_of(argv[at]) for at in named]
     if wrapper in _JOINING and not all(map(_PLAIN_WORD.fullmatch, argv[start:])):
         return True
-    if wrapper in _ADDING and any(p in _RUNNING_OPTIONS or p in _RUNNING_WORDS for p in programs):
+    if wrapper in _ADDING and not _RUNNING.isdisjoint(programs):
         return True
     has_options = any(word.startswith(("-", "+")) for word in argv[start:])
     return any(
         (is_shell(argv[at]) and has_options) or runs_another(argv[at:], start - at) for at in named
     )
-
-
-def _without_folders_below(words: Words) -> list[str]:
-    """Return words without `-C FOLDER` for folders below: these are as open to commands as the
-    makefile of the folder itself.
-    """
-    kept: list[str] = []
-    for word in words:
-        if kept and kept[-1] in ("-C", "--directory") and _FOLDER_BELOW.fullmatch(word):
-            kept.pop()
-        elif not _ENTERS_BELOW.fullmatch(word):
-            kept.append(word)
-    return kept
-
-
-def _runs_in_git(argv: Words, start: int) -> bool:
-    """Tell whether a word from `start` on makes git run another program, now or later."""
-    at = place_of_subcommand(argv)
-    options = _RUNNING_OPTIONS["git"]
-    # The configuration of a repository elsewhere, or of a folder taken for one, names programs.
-    above = _without_folders_below(argv[start:at])
-    if any(_options_in(word, (*options, "-C", "--bare")) for word in above):
-        return True
-    subcommand, below = "".join(argv[at : at + 1]), argv[max(start, at + 1) :]
-    if subcommand == "config" and start <= at and _sets_programs(below):
-        return True
-    if _RUNNING_SUBCOMMANDS.match(subcommand) and any(word in ("run", "foreach") for word in below):
-        return True
-    if subcommand in ("push", "remote") and any(map(_REPOSITORY_ELSEWHERE.match, below)):
-        return True
-    harmless = _HARMLESS_IN_GIT.get(subcommand, ())
-    options = (*options, *_MORE_IN_GIT.get(subcommand, ()))
-    if subcommand in ("commit", "merge", "tag", "stash", "notes"):
-        below = [_MESSAGE.sub(r"\1", word) for word in below]
-    return any(option not in harmless for word in below for option in _options_in(word, options))
-
-
-def _sets_programs(words: Words) -> bool:
-    """Tell whether `git config` with these words may set the name of a program."""
-    words = [word for word in words if word not in ("--global", "--local")]
-    if words and words[0] in _READING_CONFIG:
-        return False
-    is_name = bool(words) and words[0] in ("user.name", "user.email")
-    return not is_name or any(word.startswith("-") for word in words[1:])
-
-
-def _options_in(word: str, options: tuple[str, ...]) -> list[str]:
-    """Return those of `options` that `word` may be: abbreviated, with a value, or in a cluster."""
-    name = word.partition("=")[0]
-    if name.startswith("--"):
-        # Go's options have one dash or two.
-        return [o for o in options if len(name) > 2 and (o.startswith(name) or o == name[1:])]
-    if not word.startswith("-"):
-        return []
-    return [
-        each
-        for each in options
-        if name == each or (len(each) == 2 and each[0] == "-" and each[1] in word[1:])
-    ]

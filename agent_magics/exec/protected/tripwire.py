@@ -27,7 +27,7 @@ from agent_magics.exec.protected.git_changes import (
     makes_git_run,
 )
 from agent_magics.exec.protected.installed import Installed
-from agent_magics.exec.protected.new_repositories import NewRepositories
+from agent_magics.exec.protected.new_repositories import NewRepositories, OwnRepositories
 from agent_magics.exec.protected.put_back import (
     Finding,
     Quarantine,
@@ -116,6 +116,7 @@ class Tripwire:
         self._lock = threading.Lock()
         self._watches: set[FileWatch] = set()
         self._installed = Installed()
+        self._own = OwnRepositories()
         self._tell: Callable[[list[Finding]], None] | None = None  # of the newest command
         self._every = every
         self._thread: threading.Thread | None = None
@@ -143,7 +144,9 @@ class Tripwire:
             if confinement is None:
                 return FileWatch(self, None, None, found, tell)
             places = [self._hold(path, confinement) for path in confinement.protected]
-            watch = FileWatch(self, places, NewRepositories(confinement), found, tell)
+            tree = NewRepositories(confinement)
+            self._own.note(confinement.writable, tree.before)
+            watch = FileWatch(self, places, tree, found, tell)
             self._tell = tell or self._tell
         if confinement.tier < 2:  # in tier 2 the environment is mounted read-only
             self._installed.begin(watch, confinement.writable)
@@ -185,6 +188,14 @@ class Tripwire:
         found = self._installed.examine()
         if found and self._tell is not None:
             self._tell(found)
+
+    def planted_for_git(self, folders: Iterable[str]) -> list[Finding]:
+        """Return what may make git run a program, and that a command may have planted in these
+        folders.
+
+        It may be anywhere: git also looks into what a repository names as its submodules.
+        """
+        return self._own.others_in(folders)
 
     def accept(self, paths: Iterable[str] | None = None) -> None:
         """Record the current state as the intended one, because an approved call wrote it.

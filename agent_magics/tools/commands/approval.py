@@ -30,9 +30,12 @@ from agent_magics.approval.commands.place import TooLongToJudge
 from agent_magics.approval.commands.prefixes import may_be_offered, propose_prefix
 from agent_magics.approval.commands.safe import programs_of, reading_commands
 from agent_magics.approval.commands.script import commands_of, is_shell
+from agent_magics.approval.commands.words import program_of
 from agent_magics.approval.rules import ProposedRule
 from agent_magics.dispatch.context import ToolContext, status_of
 from agent_magics.exec.launcher_client import current_tier
+from agent_magics.exec.protected.put_back import Finding
+from agent_magics.exec.protected.tripwire import shared_tripwire
 from agent_magics.files.beneath import is_below, real_path
 from agent_magics.files.paths import resolve_path, shown_path, write_kind
 from agent_magics.protocol.config import SandboxPolicy
@@ -240,6 +243,8 @@ class _Assessment:
             )
         if rights.outside:
             reason = f"asks for escalated rights: {self._justification}"
+            if planted := self._planted_for_git():
+                reason = f"{reason}; {planted[0]}"
             escalated = self._action(ActionKind.COMMAND_ESCALATED, reason, leaves=True)
             return [*actions, escalated]
         if rights.write:
@@ -310,7 +315,7 @@ class _Assessment:
     @cached_property
     def _is_bound(self) -> bool:
         """Whether all programs that the command runs are known and stand where none may write."""
-        return runs_only_itself(self._command) and self._may_leave()
+        return runs_only_itself(self._command) and self._is_out_of_reach()
 
     @cached_property
     def _writable(self) -> list[str]:
@@ -344,17 +349,36 @@ class _Assessment:
     def _may_leave(self) -> bool:
         """Return whether a rule may let this command leave the sandbox.
 
-        It may not where what would run, or what it acts on, can be changed from inside: a program
-        in the workspace, the settings of a login shell, a link that leads out of the workspace.
+        It says nothing of other folders than the workspace, in which its words mean other files.
+        """
+        return self._is_in_workspace and self._is_out_of_reach()
+
+    @property
+    def _is_in_workspace(self) -> bool:
+        return is_below(str(self._cwd), self._writable)
+
+    def _is_out_of_reach(self) -> bool:
+        """Return whether nothing that would run, or that it acts on, can be changed from inside.
+
+        That can be a program in the workspace, the settings of a login shell, a link that leads out
+        of the workspace, a repository that makes git run a program.
         """
         commands = commands_of(self._command)
         if commands is None or (is_shell(self._command[0]) and self._command[1:2] != ("-c",)):
+            return False
+        if self._planted_for_git():
             return False
         names = {self._command[0], *(words[0] for words in commands)} - {"cd"}
         found = all(map(self._is_found_outside, names))
         return found and not reaches_what_is_kept(
             self._command, str(self._cwd), self._writable, self._is_kept
         )
+
+    def _planted_for_git(self) -> list[Finding]:
+        """Return what commands have planted for git to run, if this one may run git."""
+        commands = commands_of(self._command) or [list(self._command)]
+        runs_git = any(_RUNS_GIT.fullmatch(program_of(word)) for each in commands for word in each)
+        return shared_tripwire().planted_for_git(self._writable) if runs_git else []
 
     def _is_kept(self, path: str) -> bool:
         """Return whether the sandbox keeps `path` (absolute) from commands, or a rule does."""
@@ -389,13 +413,14 @@ class _Assessment:
         )
 
     def _proposed(self, kind: ActionKind, leaves: bool) -> ProposedRule | None:
-        if self._offer is None or self._rights.write:
+        if self._offer is None or self._rights.write or (leaves and not self._is_in_workspace):
             return None
         if kind is ActionKind.COMMAND_NETWORK:
             return replace(self._offer, permission="network")
         return replace(self._offer, sandbox="bypass" if leaves else "")
 
 
+_RUNS_GIT = re.compile(r"git(?:-.*)?|gh|glab|hub|tig|jj", re.DOTALL)
 _OWN_QUESTIONS = (ActionKind.COMMAND_ESCALATED, ActionKind.COMMAND_NETWORK)
 
 

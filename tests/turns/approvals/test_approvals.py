@@ -4,6 +4,7 @@ import asyncio
 import fcntl
 import json
 import os
+import shutil
 import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -330,6 +331,7 @@ def write_program(path, text):
     path.parent.mkdir(exist_ok=True)
     path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
     path.chmod(0o755)
+    return path
 
 
 @pytest.mark.parametrize(
@@ -544,6 +546,59 @@ def test_a_program_of_the_workspace_never_leaves_by_a_rule(
     agent_with(person, policy="on-request").call_sync("shell", {"command": ["mkdir", "x"]})
     assert (tmp_path / "ran").exists()
     assert not (outside / "evil").exists()
+
+
+COMMIT = "git -c user.name=a -c user.email=a@b commit -qm x --allow-empty"
+PLANTED = {
+    "in another folder": ("", "git status -s", "sub"),
+    "by -C": ("", "git -C sub status -s", "."),
+    "a submodule": (f"cd sub; {COMMIT}; cd ..; git add sub", "git status", "."),
+    "a remote": ("git init -q --bare x; cp y x/hooks/post-receive", "git push x a:b", "."),
+}
+
+
+@pytest.mark.parametrize(("planted", "line", "folder"), PLANTED.values(), ids=PLANTED)
+def test_git_never_leaves_by_a_rule_where_a_command_has_planted_what_it_runs(
+    rules, with_sandbox, outside, tmp_path, planted, line, folder
+):
+    write_program(tmp_path / "y", f"touch '{outside}/evil'")
+    subprocess.run(["git", "init", "-q", "-b", "a"], check=True, timeout=20)
+    subprocess.run(COMMIT.split(), check=True, timeout=20)
+    own = write_program(tmp_path / "own", f"touch '{outside}/own'; exit 1")
+    subprocess.run(["git", "config", "core.fsmonitor", own], check=True, timeout=20)
+    rules(rule("command", ["git"], "allow", sandbox="bypass"))
+    person = Person("deny")
+    agent = agent_with(person, policy="on-request")
+    script = f'git init -q sub; git -C sub config core.fsmonitor "$PWD/y"; {planted}'
+    agent.call_sync("shell", {"command": ["bash", "-c", script]})
+    agent.call_sync("shell", {"command": line.split(), "workdir": folder})
+    agent.call_sync("shell", {"command": ["git", "status"]})
+    assert list(outside.iterdir()) == []
+    assert person.asked == []
+    agent.call_sync("shell", escalated(*line.split()))
+    assert f"{tmp_path}/sub/.git is new: its conf" in person.asked[0].reason
+    subprocess.run(line.replace(":b", ":c").split(), cwd=folder, check=True, timeout=20)
+    assert (outside / "evil").exists(), "outside, it does what it says"
+    for each in ("sub", "x"):
+        shutil.rmtree(tmp_path / each, ignore_errors=True)
+    agent.call_sync("shell", {"command": ["git", "status"]})
+    assert (outside / "own").exists(), "what the person has git run is in nobody's way"
+
+
+def test_a_rule_lets_nothing_leave_that_works_in_a_folder_elsewhere(rules, with_sandbox, outside):
+    person = Person("approve_for_project")
+    agent = agent_with(person, policy="on-request")
+    agent.call_sync("shell", escalated("mkdir", "here"))
+    elsewhere = escalated("mkdir", "-p", "there") | {"workdir": str(outside)}
+    agent.call_sync("shell", escalated("mkdir", "-p", "here"))
+    assert len(person.asked) == 1
+    for _ in range(2):
+        agent.call_sync("shell", elsewhere)
+    assert len(person.asked) == 2, "the exact command in this folder has its answer"
+    assert (outside / "there").exists()
+    assert "approve_for_project" not in person.asked[1].scopes
+    agent.call_sync("shell", elsewhere | {"command": ["mkdir", "other"]})
+    assert len(person.asked) == 3
 
 
 # -- on failure ----------------------------------------------------------------------------------

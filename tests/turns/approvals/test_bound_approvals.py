@@ -253,6 +253,7 @@ ATTACHED = [
     *("grep -fplain.txt mine plain", "grep -inHfplain.txt mine", "touch -rplain.txt made"),
     *("touch -acmrplain made", "du -Xplain.txt", "bash -c 'date -fplain.txt'"),
     *("bash -c 'cd sub && date -f../plain.txt'", "date --file=plain.txt", "ls -I plain.txt"),
+    *("cat ~root", "date -f~root"),  # which no shell reads
 ]
 
 
@@ -260,7 +261,7 @@ ATTACHED = [
 def test_no_lasting_answer_follows_a_link_that_an_option_names(project, tmp_path_factory, line):
     outside = tmp_path_factory.mktemp("outside") / "file"
     outside.write_text("theirs", encoding="utf-8")
-    for name in ("plain", "plain.txt"):
+    for name in ("plain", "plain.txt", "~root"):
         (project / name).write_text("2020-01-01\n", encoding="utf-8")
     asked = []
 
@@ -273,7 +274,7 @@ def test_no_lasting_answer_follows_a_link_that_an_option_names(project, tmp_path
     agent.call_sync("shell", command)
     agent.call_sync("shell", command)
     assert len(asked) == 1, "the answer lasts"
-    for name in ("plain", "plain.txt"):
+    for name in ("plain", "plain.txt", "~root"):
         (project / name).unlink()
         (project / name).symlink_to(outside)
     agent.call_sync("shell", command)

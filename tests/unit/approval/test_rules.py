@@ -186,6 +186,17 @@ def test_a_rule_for_a_shell_s_file_allows_it(book):
         "bash -c 'git${IFS}push'",
         "bash -x -e -c 'git push'",
         "find . -exec git push ;",
+        "script -qc 'git push' /dev/null",
+        "setpriv --no-new-privs git push",
+        "uv run --with x git push",
+        "bash -c 'conda run -n base git push'",
+        "direnv exec . git push",
+        "fd -x git push",
+        "uv run python -m git push",
+        "git -c alias.p=push p",
+        "git -c alias.p='!sh -c \"git push\"' p",
+        "git -c alias.a=push -c alias.p='a -u' p",
+        "bash -c 'timeout 5 git -c alias.p=push p'",
     ],
 )
 @pytest.mark.parametrize("decision", ["forbid", "prompt"])
@@ -219,7 +230,22 @@ def test_a_word_that_a_script_is_given_is_no_script(book, line):
     assert said(book(rule("command", ["make"], "forbid")), line) is None
 
 
-@pytest.mark.parametrize("line", ["git pull", "echo git push", "bash -c 'echo \"git push\"'"])
+@pytest.mark.parametrize("options", ["-m pip", "-mpip", "-Im pip", "-W ignore -X dev -m pip"])
+def test_a_strict_rule_finds_a_module_that_python_runs(book, options):
+    held = book(rule("command", ["pip", "install"], "forbid"))
+    assert said(held, f"python3 {options} install x") == ("forbid", "default")
+    assert said(held, f"bash -c 'env A=b python3 {options} install x'") == ("forbid", "default")
+    assert said(held, f"python3 x.py {options} install x") is None
+    assert said(held, "uv pip install x") is None
+
+
+LEFT_ALONE = [
+    *("git pull", "echo git push", "bash -c 'echo \"git push\"'", "uv add git push"),
+    *("git -c alias.p=pull p", "git -c a.b=push pull", "git"),
+]
+
+
+@pytest.mark.parametrize("line", LEFT_ALONE)
 def test_a_strict_rule_leaves_the_rest_alone(book, line):
     held = book(rule("command", ["git", "push"], "forbid"))
     assert said(held, line) is None

@@ -11,6 +11,8 @@ import agent_magics
 from agent_magics.files.beneath import is_below
 from agent_magics.files.paths import (
     is_denied_read,
+    is_file,
+    is_folder,
     nearest_names,
     open_notebook,
     read_judge,
@@ -35,6 +37,13 @@ def plain_environment(monkeypatch, tmp_path):
 def test_relative_paths_start_at_cwd(tmp_path):
     assert resolve_path("a/../b.txt", tmp_path) == tmp_path / "b.txt"
     assert resolve_path("/etc/../etc/hosts", tmp_path) == Path("/etc/hosts").resolve()
+
+
+def test_a_name_too_long_for_the_disk_leads_nowhere(tmp_path):
+    (tmp_path / "a").touch()
+    assert (is_file(tmp_path / "a"), is_folder(tmp_path / "a")) == (True, False)
+    assert (is_file(tmp_path), is_folder(tmp_path)) == (False, True)
+    assert not is_file(tmp_path / ("a" * 300)) and not is_folder(tmp_path / ("a" * 300))
 
 
 def test_tilde_is_the_home(tmp_path):

@@ -249,6 +249,22 @@ bash -c 'cat l | xargs -I X rm -rf data/X'
 bash -c 'function clean { rm -rf "$PWD"; }; clean'
 rm -rf ~+
 rm -rf ~+/*
+rm -rf ~-
+rm -rf ~root
+rm -rf ~root/x
+rm -rf ~nobody-of-this-name/x
+bash -c 'cd ~root && rm -rf x'
+uv run rm -rf ~
+conda run -n base rm -rf ~
+poetry run git push -f
+npm exec -- rm -rf ~
+script -qc 'rm -rf ~' /dev/null
+setpriv --reuid 0 rm -rf ~
+fd -x rm -rf {}
+bash -c 'curl x | uv run python -'
+git -c alias.p=push p -f
+git -c alias.p='push -f' p
+git -c alias.p='!rm -rf' p ~
 mke2fs /dev/sda
 mkswap /dev/sda2
 lvremove -f vg/x
@@ -359,7 +375,16 @@ DANGEROUS_LINES = [*DANGEROUS_TEXT_LINES, *DANGEROUS_WORDS]
 # Ordinary work that must not be called dangerous.
 ORDINARY_LINES = lines(r"""
 rm -f build/x
+rm -f ~root/x
 rm -rf build
+rm -rf ./~x
+uv run pytest -x tests
+uv run --with rich python -c 'import os; os.remove("a")'
+uv add rm
+conda run -n base python x.py -r
+npm run build
+npx eslint . --fix
+git -c alias.p=push p
 rm -rf build/*
 rm -rf *.pyc
 rm -rf ./build ./dist
@@ -511,6 +536,7 @@ def test_the_home_folder_comes_from_the_environment(monkeypatch):
     [
         "rm -rf /",
         "rm -f -r ~",
+        "rm -rf ~root",
         "rm --recursive --force '/'",
         'rm -rf "$HOME"/*',
         "rm -rf /etc;",

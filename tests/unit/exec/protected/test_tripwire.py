@@ -513,6 +513,32 @@ def test_what_a_linked_worktree_reads_is_protected_wherever_it_stands(
     assert (file.read_text(encoding="utf-8") if file.exists() else None) == before
 
 
+def test_what_may_be_planted_for_git_is_known(workspace, tripwire, monkeypatch):
+    git = ["git", "-c", "user.name=n", "-c", "user.email=e", "-C", workspace]
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "--no-verify", "-m", "x"], check=True)
+    subprocess.run(["git", "init", "-q", workspace / "old"], check=True)
+    hooked(workspace / "old/.git")
+
+    def planted():
+        return [finding.path for finding in tripwire.planted_for_git([str(workspace)])]
+
+    assert planted() == []
+    tripwire.arm(confined(workspace)).finish()
+    subprocess.run([*git, "worktree", "add", "-q", workspace / "tree"], check=True)
+    subprocess.run(["git", "init", "-q", workspace / "plain"], check=True)
+    assert planted() == []
+    hooked(workspace / "plain/.git")
+    assert planted() == [f"{workspace}/plain/.git"]
+    shutil.rmtree(workspace / "plain")
+    assert planted() == []
+    (workspace / "old").rename(workspace / "away")
+    tripwire.arm(confined(workspace)).finish()
+    (workspace / "away").rename(workspace / "old")
+    assert planted() == [f"{workspace}/old/.git"], "one that comes again is another"
+    monkeypatch.setattr(surveying, "_LONGEST", 0.0)
+    assert planted() == [str(workspace)], "what cannot be looked into is unknown"
+
+
 def test_what_cannot_be_looked_into_is_told(workspace, tripwire, monkeypatch):
     monkeypatch.setattr(surveying, "_LONGEST", 0.0)
     (finding,) = tripwire.arm(confined(workspace)).finish()
