@@ -12,6 +12,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types.methods import validate_server_result
 from pydantic import ValidationError
 
+from agent_magics.mcp.client.faults import mark_own_words
 from agent_magics.mcp.client.schemas import MOST_TOOLS, why_too_large
 
 _MOST_PARTS = 2_000  # of a result's content
@@ -49,6 +50,7 @@ class ListingFilter:
     def __call__(self, item: object) -> None:
         """Filter a message, in place."""
         message = item.message if isinstance(item, SessionMessage) else None
+        mark_own_words(message)
         if not isinstance(message, types.JSONRPCResponse):
             return
         if self._version is not None and isinstance(message.result.get("tools"), list):

@@ -253,8 +253,7 @@ class McpServer:
             self.standing.become(
                 McpStatus.FAILED,
                 f"ended {self._deaths.number} times within a minute, the last time "
-                f"({how}){self.log.last_words()}. It is not started again by itself: "
-                f"%agent mcp restart {self.config.name}.",
+                f"({how}){self.log.last_words()}. {self._way_back()}",
             )
             return False
         self.standing.become(
@@ -270,7 +269,14 @@ class McpServer:
         before = "ended and " if self.standing.status is McpStatus.RESTARTING else ""
         why = problem or link.ending or "its connection closed"
         words = self.log.last_words()
-        self.standing.become(McpStatus.FAILED, f"{before}could not be started: {why}{words}.")
+        failed = f"{before}could not be started: {why}{words}. {self._way_back()}"
+        self.standing.become(McpStatus.FAILED, failed)
+
+    def _way_back(self) -> str:
+        """Return what starts it again, as a sentence."""
+        if self.config.url is not None:
+            return "It is tried again when it is next needed."
+        return f"It is not started again by itself: %agent mcp restart {self.config.name}."
 
     def _show(self, link: "McpLink") -> None:
         self.standing.become(
@@ -342,6 +348,8 @@ class McpServer:
     @asynccontextmanager
     async def _connected(self) -> "AsyncIterator[McpLink]":
         """Wait for the connection, and say what happened where it ends, or wants a login."""
+        if self.standing.may_be_back:
+            self.start()
         if self._link is None:
             await self.standing.ready()
         link = self._link

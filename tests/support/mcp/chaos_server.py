@@ -211,7 +211,8 @@ def answer_never(number: Any, params: dict[str, Any]) -> bool:
 
 def answer_error(number: Any, params: dict[str, Any]) -> bool:
     """Refuse, with the error code by which the SDK reports a closed connection."""
-    send({"id": number, "error": {"code": -32000, "message": "the disk is full"}})
+    words = params["arguments"].get("words", "the disk is full")
+    send({"id": number, "error": {"code": -32000, "message": words}})
     return True
 
 
