@@ -123,6 +123,7 @@ class McpServer:
     async def _tokens(self) -> Any:
         if self.config.url is None:
             raise FatalError(self._sentence("is a program here: there is nothing to log in to."))
+        self.redact.learn(self._around.environment)
         oauth = await asyncio.to_thread(load_oauth)
         return oauth.Tokens(self.config, self._around.environment, self.redact)
 
@@ -177,6 +178,7 @@ class McpServer:
 
     async def _live_once(self, sdk: ModuleType) -> bool:
         """Connect, and stay until the connection ends; return whether to connect again."""
+        self.redact.learn(self._around.environment)
         link = sdk.McpLink(self.config, self._around, self.log, self.redact, self._wake.set)
         served, problem = False, None
         try:
