@@ -1,5 +1,7 @@
 """Refuses answers of too many parts, and cuts what is nested too deeply out of a list of tools.
 
+Halves of characters, which no parser takes, are replaced.
+
 One tool then does not lose the others: the parser refuses a message with more than 200 levels as a
 whole. What is left of such a schema is still deeper than any that is offered (`client/schemas.py`),
 so the tool is left out, with that reason.
@@ -18,6 +20,11 @@ _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
 # Up to a comma or an opening bracket outside of strings, or to the end.
 _PART = re.compile(
     rb'[^,\[{"]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"?[^,\[{"]*+)*+(?:[,\[{]|\Z)', re.DOTALL
+)
+# An escape for one half of a character without the other: a program has cut its text between them.
+_HALF = re.compile(
+    rb"(?<!\\)((?:\\\\)*+)\\u[dD](?:[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
+    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD])[c-fC-F][0-9a-fA-F]{2})"
 )
 MOST_PARTS = 500_000  # the event loop is held while a message is parsed and checked, below a second
 _LINE_END = re.compile(rb"(?<=[\r\n])")
@@ -41,6 +48,8 @@ def shallow_listing(message: bytes) -> bytes:
     """
     if why := why_refused(message):
         raise httpx2.StreamError(why)
+    if rb"\ud" in message or rb"\uD" in message:
+        message = _HALF.sub(rb"\1\\ufffd", message)
     if message.count(b"{") + message.count(b"[") <= _DEEPEST:
         return message
     shallow = _cut(message)

@@ -106,6 +106,23 @@ def test_anything_else_is_left_as_it_is(message):
     assert by_http(message) == message
 
 
+@pytest.mark.parametrize("read", [by_pipe, by_answer, by_events])
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        (r"a \ud83d", "a \ufffd"),
+        (r"a \uDE00", "a \ufffd"),
+        (r"\ud83d\ud83d\ude00\ude00", "\ufffd\U0001f600\ufffd"),
+        (r"\\ud83d \\\ud83d\n", "\\ud83d \\\ufffd\n"),
+        (r"\ud83d\\ude00", "\ufffd\\ude00"),
+        (r"\\ud83d\ud800\udc00 \ud7ff", "\\ud83d\U00010000 \ud7ff"),
+    ],
+)
+def test_half_a_character_is_replaced(read, written, meant):
+    message = b'{"jsonrpc": "2.0", "id": 1, "result": {"x": "%s"}}' % written.encode()
+    assert read(message) == {"x": meant}
+
+
 def test_a_line_of_an_event_stream_is_bounded(monkeypatch):
     monkeypatch.setattr("agent_magics.mcp.transports.bodies.MOST_OF_ONE", 2_000)
     with pytest.raises(httpx2.StreamError, match="more than 2,000 bytes"):
