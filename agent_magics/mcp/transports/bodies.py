@@ -34,8 +34,11 @@ async def limit_body(response: httpx2.Response) -> None:
     """
     if response.headers.get("content-encoding", "identity").strip().lower() != "identity":
         raise httpx2.DecodingError("the answer is compressed, which was not asked for")
-    is_event_stream = response.headers.get("content-type", "").startswith("text/event-stream")
-    response.stream = (_BoundedEvents if is_event_stream else _BoundedBody)(response.stream)
+    if response.headers.get("content-type", "").lower().startswith("text/event-stream"):
+        response.encoding = "utf-8"  # as such streams are, whatever the server says
+        response.stream = _BoundedEvents(response.stream)
+    else:
+        response.stream = _BoundedBody(response.stream)
 
 
 def name_status(response: httpx2.Response, reason: str = "") -> None:
@@ -109,7 +112,7 @@ class _BoundedBody(httpx2.AsyncByteStream):
 
 
 class _BoundedEvents(_BoundedBody):
-    """The body of an event stream, whose lines are of limited size."""
+    """The body of an event stream, whose events are of limited size."""
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """Yield the lines.

@@ -29,6 +29,7 @@ _HALF = re.compile(
 MOST_PARTS = 500_000  # the event loop is held while a message is parsed and checked, below a second
 _LINE_END = re.compile(rb"(?<=[\r\n])")
 _EVENT_DATA = b"data:"
+_RETRY = re.compile(rb" ?[1-9]\d{2,6}")  # milliseconds: at 0 the requests would follow without end
 
 
 def why_refused(message: bytes) -> str:
@@ -65,28 +66,44 @@ def shallow_listing(message: bytes) -> bytes:
 
 
 async def shallow_events(pieces: AsyncIterator[bytes], most: int) -> AsyncIterator[bytes]:
-    """Yield an event stream by lines, with `shallow_listing` of each event's data.
+    """Yield an event stream by lines, each event's data as one, with `shallow_listing` of it.
+
+    A time to wait before the next request is left out where it is too short, or endless.
 
     Raises:
-        StreamError: a line has more than `most` bytes, or an event too many parts.
+        StreamError: a line, or an event's data, has more than `most` bytes, or too many parts.
     """
-    rest = bytearray()
+    data = bytearray()
+    async for line in _lines(pieces, most):
+        name, _, value = line.partition(b":")
+        if name == b"data":
+            data += b" " + value if data else value  # as JSON a line end is a blank
+            _check_length(data, "an event of the event stream", most)
+            continue
+        if not line and data:
+            yield _EVENT_DATA + shallow_listing(bytes(data)) + b"\n"
+            data.clear()
+        if name != b"retry" or _RETRY.fullmatch(value):
+            yield line + b"\n"
+
+
+async def _lines(pieces: AsyncIterator[bytes], most: int) -> AsyncIterator[bytes]:
+    """Yield the complete lines of an event stream, without their ends."""
+    rest, after_return = bytearray(), False
     async for piece in pieces:
         *lines, last = _LINE_END.split(piece)
         for line in lines:
-            yield _shallow_line(bytes(rest) + line)
+            if not (line == b"\n" and after_return and not rest):
+                yield bytes(rest) + line[:-1]
             rest.clear()
+            after_return = line.endswith(b"\r")
         rest += last
-        if len(rest) > most:
-            raise httpx2.StreamError(f"a line of the event stream has more than {most:,} bytes")
-    if rest:
-        yield _shallow_line(bytes(rest))
+        _check_length(rest, "a line of the event stream", most)
 
 
-def _shallow_line(line: bytes) -> bytes:
-    if not line.startswith(_EVENT_DATA):
-        return line
-    return _EVENT_DATA + shallow_listing(line.removeprefix(_EVENT_DATA))
+def _check_length(text: bytearray, what: str, most: int) -> None:
+    if len(text) > most:
+        raise httpx2.StreamError(f"{what} has more than {most:,} bytes")
 
 
 def _cut(message: bytes) -> bytes:
