@@ -124,7 +124,10 @@ class McpServer:
         if self.config.url is None:
             raise FatalError(self._sentence("is a program here: there is nothing to log in to."))
         self.redact.learn(self._around.environment)
-        oauth = await asyncio.to_thread(load_oauth)
+        try:
+            oauth = await asyncio.to_thread(load_oauth)
+        except ImportError as error:
+            raise FatalError(self._sentence(_lacking(error))) from None
         return oauth.Tokens(self.config, self._around.environment, self.redact)
 
     async def _end(self, then: Callable[[], None]) -> None:
@@ -163,11 +166,7 @@ class McpServer:
             while not self._stop.is_set() and await self._live_once(sdk):
                 pass
         except ImportError as error:
-            self.standing.become(
-                McpStatus.FAILED,
-                f"needs a package that is not there ({short_message(error)}): "
-                'pip install "agent-magics[mcp]".',
-            )
+            self.standing.become(McpStatus.FAILED, _lacking(error))
         except Exception as error:
             _LOG.exception("the owner of MCP server %r failed", self.config.name)
             self.standing.become(McpStatus.FAILED, f"failed here: {clause(typed_message(error))}.")
@@ -383,3 +382,8 @@ class McpServer:
         if tool in link.left_out:
             return self._sentence(f"has a tool {tool!r} that cannot be used: {link.left_out[tool]}")
         return self._sentence(f"has no tool {tool!r}; it has: {', '.join(link.tools) or 'none'}.")
+
+
+def _lacking(error: ImportError) -> str:
+    why = short_message(error)
+    return f'needs a package that is not there ({why}): pip install "agent-magics[mcp]".'
