@@ -226,6 +226,15 @@ def progress_for_ever(number: Any, params: dict[str, Any]) -> bool:
     return True
 
 
+def progress_beyond_floats(number: Any, params: dict[str, Any]) -> bool:
+    """Report progress in numbers that no float holds."""
+    for step, total in ((10**400, 1), (1, -(10**400))):
+        token = params["_meta"]["progressToken"]
+        progress = {"progressToken": token, "progress": step, "total": total}
+        send({"method": "notifications/progress", "params": progress})
+    return False
+
+
 def flood_stdout(number: Any, params: dict[str, Any]) -> bool:
     """Write 6 MB of text that is no message."""
     for _ in range(10):
@@ -264,6 +273,7 @@ CALLS = {
     "never-answers": answer_never,
     "own-error": answer_error,
     "progress-for-ever": progress_for_ever,
+    "progress-beyond-floats": progress_beyond_floats,
     "floods-stdout": flood_stdout,
     "notifies-much": notify_much,
     "changing": change_tools,

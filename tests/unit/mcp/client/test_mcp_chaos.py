@@ -298,6 +298,14 @@ def test_progress_does_not_extend_a_call(tmp_path):
     pytest.fail("no progress was told")
 
 
+def test_progress_that_is_no_float_ends_no_connection(tmp_path):
+    callbacks = Callbacks()
+    with McpWorld(chaos("progress-beyond-floats", tmp_path)) as world:
+        assert words_of(world.call("echo", callbacks, words="here")) == "here"
+        assert world.state.restarts == 0
+    assert callbacks.progressed == [(1, None, "")]
+
+
 def test_a_cancelled_call_is_cancelled_at_the_server(tmp_path):
     called, cancelled = pipe(tmp_path / "called"), pipe(tmp_path / "cancelled")
     with McpWorld(chaos("never-answers", tmp_path)) as world:
