@@ -44,6 +44,8 @@ def why_refused(message: bytes) -> str:
 def shallow_listing(message: bytes) -> bytes:
     """Return a list of tools with `null` for parts that are nested too deeply; else the message.
 
+    Halves of characters are replaced in both.
+
     Raises:
         StreamError: it has too many parts.
     """
