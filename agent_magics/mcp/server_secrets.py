@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote, unquote_plus, urlsplit
 
 from agent_magics.protocol.mcp import McpServerConfig
 from agent_magics.text.secrets import SECRET_NAME, secrets_in, split_arguments
@@ -11,31 +11,43 @@ REDACTED = "[redacted]"
 _SHORTEST = 6  # characters; shorter texts occur by chance
 _SHORTEST_SECRET = 4  # characters, for values that are certainly secrets
 _SHORTEST_ARGUMENT = 8  # characters, for those that only seem so: `--auth oauth`
-# Folders, numbers and booleans: common texts that are not secrets.
-_HARMLESS = re.compile(r"[/~.][^\s:@]*|[\d.]+|true|false|yes|no|on|off|password", re.I)
+# Folders, numbers, booleans, schemes of a header: common texts that are not secrets.
+_HARMLESS = re.compile(
+    r"[/~.][^\s:@]*|[\d.]+|true|false|yes|no|on|off|password|bearer|digest|apikey", re.I
+)
 
 
 class Redactor:
     """Removes the values given to one server from texts."""
 
     def __init__(self, config: McpServerConfig, environment: Mapping[str, str]) -> None:
+        self._config = config
         self._known: set[str] = set()
         self._sure: set[str] = set()
-        passed = {name: environment[name] for name in config.env_vars if name in environment}
-        for name, value in {**passed, **config.env}.items():
+        for name, value in config.env.items():
             self._learn(value, sure=bool(SECRET_NAME.search(name)))
         for name, value in config.headers.items():
-            self._learn(value.rpartition(" ")[2], sure=bool(SECRET_NAME.search(name)))
+            self._learn_header(name, value)
         for _, secret in split_arguments(config.args):
             self._learn_likely(secret.strip())
             self._learn_likely(secret.rpartition(" ")[2])  # `Authorization: Bearer X`
         for text in (*config.args, *config.env.values(), *config.headers.values()):
             for secret in secrets_in(text):
                 self._learn_likely(secret)
-        for variable in (config.bearer_token_env_var, config.oauth_client_secret_env_var):
-            self.add(environment.get(variable or "", ""))
         if config.url:
             self._learn_address(config.url)
+        self.learn(environment)
+
+    def learn(self, environment: Mapping[str, str]) -> None:
+        """Redact what the server is now given of an environment, beside what it was given before.
+
+        Variables change: a token is set after the start, or another one is.
+        """
+        config = self._config
+        for name in config.env_vars:
+            self._learn(environment.get(name, ""), sure=bool(SECRET_NAME.search(name)))
+        for variable in (config.bearer_token_env_var, config.oauth_client_secret_env_var):
+            self.add(environment.get(variable or "", ""))
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -70,15 +82,25 @@ class Redactor:
             if not _HARMLESS.fullmatch(each):
                 self._learn(each, sure=len(each) >= _SHORTEST_ARGUMENT)
 
+    def _learn_header(self, name: str, value: str) -> None:
+        is_secret = bool(SECRET_NAME.search(name))
+        for word in value.split()[-1:]:  # `Bearer X`
+            self._learn(word, sure=is_secret)
+        for part in re.split(r"[\s;,]+", value) if is_secret else ():  # `name=X; other=Y`
+            self._learn_likely(part)
+            self._learn_likely(part.partition("=")[2])
+
     def _learn_address(self, url: str) -> None:
         try:
             parts = urlsplit(url)
         except ValueError:
             return
-        if parts.password:
-            self.add(parts.password)
-        for name, value in parse_qsl(parts.query):
-            self._learn(value, sure=bool(SECRET_NAME.search(name)))
+        for password in (parts.password or "", unquote(parts.password or "")):
+            self.add(password)
+        for pair in parts.query.split("&"):
+            name, _, value = pair.partition("=")
+            for each in (value, unquote(value), unquote_plus(value)):
+                self._learn(each, sure=bool(SECRET_NAME.search(unquote(name))))
 
 
 def _longest_first(secrets: Iterable[str]) -> tuple[str, ...]:

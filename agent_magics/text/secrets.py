@@ -36,7 +36,7 @@ _PLAIN_WORDS = re.compile(r"\W*[a-z]+(?:[_-][a-z]+|[A-Z][a-z]+)*\W*")
 # "Servers MUST NOT use form mode elicitation to request sensitive information": MCP, 2025-11-25.
 _SECRET_FIELD = re.compile(
     r"pass[ _-]?(word|wd|phrase|code)|(api|access|private|secret|ssh)[ _-]?key|secret|credential"
-    r"|(access|auth|bearer|api|refresh|personal)[ _-]?token|^\W*token\W*$",
+    r"|(access|auth|bearer|api|refresh|personal)[ _-]?token|token\W*$",
     re.IGNORECASE,
 )
 

@@ -122,7 +122,7 @@ class Calls:
             RespondToModel: it cannot be sent, it timed out, or the result is malformed.
             MCPError: the server refused it, or the connection ended.
         """
-        _check(tool, arguments)
+        check_sent(repr(tool), arguments)
         limit = self._config.tool_timeout_sec
         call = _RunningCall(callbacks)
         self._open.append(call)
@@ -244,11 +244,10 @@ class Calls:
         return "The server wants the person to open an address first; the person did not."
 
 
-def _check(tool: str, arguments: Mapping[str, Json]) -> None:
+def check_sent(what: str, arguments: object) -> None:
     """Check that arguments are valid JSON; otherwise the SDK would close the connection."""
     try:
         json.dumps(arguments, ensure_ascii=False, allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise RespondToModel(
-            f"The arguments for {tool!r} are not valid JSON: {clause(error)}."
-        ) from None
+        told = f"The arguments for {what} are not valid JSON: {clause(error)}."
+        raise RespondToModel(told.encode("utf-8", "replace").decode()) from None

@@ -15,7 +15,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from agent_magics._version import __version__
 from agent_magics.exec.servers import LogRing
-from agent_magics.mcp.client.calls import Calls
+from agent_magics.mcp.client.calls import Calls, check_sent
 from agent_magics.mcp.client.faults import NO_RESULT, core_of, describe, meaning_of
 from agent_magics.mcp.client.listing_filter import ListingFilter
 from agent_magics.mcp.client.results import contents_of, message_of, prompt_of, resource_of
@@ -192,7 +192,7 @@ class McpLink:
     async def read_resource(self, uri: str) -> tuple[McpContents, ...]:
         """Read a resource."""
         self._need(self.has_resources, "resources")
-        with self._translating_errors(f"the resource {uri}"):
+        with self._translating_errors(f"the resource {uri}", uri):
             answer = await self._client.read_resource(uri)
         return tuple(contents_of(part) for part in answer.contents)
 
@@ -215,13 +215,13 @@ class McpLink:
     ) -> tuple[tuple[str, Content], ...]:
         """Return a prompt's messages."""
         self._need(self.has_prompts, "prompts")
-        with self._translating_errors(f"the prompt {name!r}"):
+        with self._translating_errors(f"the prompt {name!r}", (name, dict(arguments))):
             answer = await self._client.get_prompt(name, dict(arguments))
         return tuple(message_of(message) for message in answer.messages)
 
     async def _page(self, ask: Callable[..., Any], what: str, cursor: str) -> McpPage:
         self._need(self.has_resources, "resources")
-        with self._translating_errors(f"{what}/list"):
+        with self._translating_errors(f"{what}/list", cursor):
             answer = await ask(cursor=cursor or None)
         items = tuple(resource_of(self._config.name, each) for each in getattr(answer, what))
         return McpPage(items, answer.next_cursor or "")
@@ -289,8 +289,9 @@ class McpLink:
         self._ring()
 
     @contextmanager
-    def _translating_errors(self, what: str) -> Iterator[None]:
-        """Translate errors of the SDK for the caller who requested `what`."""
+    def _translating_errors(self, what: str, sent: object = None) -> Iterator[None]:
+        """Check what is sent, and translate errors of the SDK for who requested `what`."""
+        check_sent(what, sent)
         try:
             yield
         except MCPError as error:

@@ -8,13 +8,13 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from agent_magics.mcp.endings import LinkLost
-from agent_magics.mcp.transports.bodies import HTTP_STATUS, STAND_IN
+from agent_magics.mcp.transports.bodies import HTTP_STATUS, SESSION_GONE, STAND_IN, UNREACHED
 from agent_magics.protocol.errors import RespondToModel, clause
 from agent_magics.text.brief import brief_line
 
 # What the SDK raises where a server answers with what is no result, or asks without end.
 NO_RESULT = (ValidationError, InputRequiredRoundsExceededError, ExceptionGroup)
-CLOSED = "Connection closed"  # the SDK's message for a closed connection; servers use its code too
+CLOSED = "Connection closed"  # the SDK's message for a closed connection; see `mark_own_words`
 # The SDK's errors where no answer came, or what was none: their codes, and how they begin.
 _UNANSWERED = (
     (types.CONNECTION_CLOSED, "SSE stream failed: "),
@@ -25,7 +25,6 @@ _UNANSWERED = (
     (types.PARSE_ERROR, "Failed to parse SSE message: "),
     (types.PARSE_ERROR, "Failed to parse JSON response: "),
 )
-_SESSION_GONE = "Session terminated"  # the SDK's message for an unknown session
 
 
 class _Sayer(Enum):
@@ -63,18 +62,23 @@ def is_loss(error: MCPError) -> bool:
     return error.error.code == types.CONNECTION_CLOSED and error.error.message == CLOSED
 
 
+def mark_own_words(message: object) -> None:
+    """Make a server's own error differ from the SDK's for a closed connection, in place."""
+    if isinstance(message, types.JSONRPCError) and message.error.message == CLOSED:
+        message.error.message = f"{CLOSED}."
+
+
 def meaning_of(error: MCPError, server: str, what: str) -> LinkLost | RespondToModel:
     """Translate an error of the SDK for the caller who requested `what`."""
-    if error.error.message == _SESSION_GONE:
-        return LinkLost(_SESSION_GONE, taken=False)
     if is_loss(error):
         return LinkLost(CLOSED)
     sayer, words = _said_by(error)
+    if sayer is _Sayer.STATUS and words.endswith(SESSION_GONE):
+        return LinkLost(words, taken=False)
     if sayer is _Sayer.NOBODY:
-        return RespondToModel(
-            f"The MCP server {server!r} did not answer {what} ({words}); "
-            "whether it did its work is unknown."
-        )
+        did = "whether it did its work is unknown"
+        did = "it has not taken it" if words.startswith(UNREACHED) else did
+        return RespondToModel(f"The MCP server {server!r} did not answer {what} ({words}); {did}.")
     return RespondToModel(f"The MCP server {server!r} refused {what}: {words}.")
 
 

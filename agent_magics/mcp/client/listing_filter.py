@@ -1,8 +1,10 @@
 """Removes malformed tools from a listing, and surplus parts from a result, before it is parsed.
 
-The SDK would reject a listing as a whole, and take long for many parts.
+The SDK would reject a listing as a whole, take long for many parts, and end the connection for a
+progress that is no float.
 """
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +14,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types.methods import validate_server_result
 from pydantic import ValidationError
 
+from agent_magics.mcp.client.faults import mark_own_words
 from agent_magics.mcp.client.schemas import MOST_TOOLS, why_too_large
 
 _MOST_PARTS = 2_000  # of a result's content
@@ -49,6 +52,9 @@ class ListingFilter:
     def __call__(self, item: object) -> None:
         """Filter a message, in place."""
         message = item.message if isinstance(item, SessionMessage) else None
+        mark_own_words(message)
+        if isinstance(message, types.JSONRPCNotification):
+            _drop_endless_progress(message)
         if not isinstance(message, types.JSONRPCResponse):
             return
         if self._version is not None and isinstance(message.result.get("tools"), list):
@@ -91,6 +97,13 @@ class ListingFilter:
         except (KeyError, ValueError):
             return {}  # a version unknown to the SDK, which will report it
         return wrong
+
+
+def _drop_endless_progress(message: types.JSONRPCNotification) -> None:
+    params = message.params or {}
+    for key in ("progress", "total") if message.method == "notifications/progress" else ():
+        if isinstance(number := params.get(key), int) and abs(number) > sys.float_info.max:
+            del params[key]  # without its progress nothing is told
 
 
 def _shorten_content(result: dict[str, Any]) -> None:

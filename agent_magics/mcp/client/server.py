@@ -123,7 +123,11 @@ class McpServer:
     async def _tokens(self) -> Any:
         if self.config.url is None:
             raise FatalError(self._sentence("is a program here: there is nothing to log in to."))
-        oauth = await asyncio.to_thread(load_oauth)
+        self.redact.learn(self._around.environment)
+        try:
+            oauth = await asyncio.to_thread(load_oauth)
+        except ImportError as error:
+            raise FatalError(self._sentence(_lacking(error))) from None
         return oauth.Tokens(self.config, self._around.environment, self.redact)
 
     async def _end(self, then: Callable[[], None]) -> None:
@@ -162,11 +166,7 @@ class McpServer:
             while not self._stop.is_set() and await self._live_once(sdk):
                 pass
         except ImportError as error:
-            self.standing.become(
-                McpStatus.FAILED,
-                f"needs a package that is not there ({short_message(error)}): "
-                'pip install "agent-magics[mcp]".',
-            )
+            self.standing.become(McpStatus.FAILED, _lacking(error))
         except Exception as error:
             _LOG.exception("the owner of MCP server %r failed", self.config.name)
             self.standing.become(McpStatus.FAILED, f"failed here: {clause(typed_message(error))}.")
@@ -177,6 +177,7 @@ class McpServer:
 
     async def _live_once(self, sdk: ModuleType) -> bool:
         """Connect, and stay until the connection ends; return whether to connect again."""
+        self.redact.learn(self._around.environment)
         link = sdk.McpLink(self.config, self._around, self.log, self.redact, self._wake.set)
         served, problem = False, None
         try:
@@ -253,8 +254,7 @@ class McpServer:
             self.standing.become(
                 McpStatus.FAILED,
                 f"ended {self._deaths.number} times within a minute, the last time "
-                f"({how}){self.log.last_words()}. It is not started again by itself: "
-                f"%agent mcp restart {self.config.name}.",
+                f"({how}){self.log.last_words()}. {self._way_back()}",
             )
             return False
         self.standing.become(
@@ -270,7 +270,14 @@ class McpServer:
         before = "ended and " if self.standing.status is McpStatus.RESTARTING else ""
         why = problem or link.ending or "its connection closed"
         words = self.log.last_words()
-        self.standing.become(McpStatus.FAILED, f"{before}could not be started: {why}{words}.")
+        failed = f"{before}could not be started: {why}{words}. {self._way_back()}"
+        self.standing.become(McpStatus.FAILED, failed)
+
+    def _way_back(self) -> str:
+        """Return what starts it again, as a sentence."""
+        if self.config.url is not None:
+            return "It is tried again when it is next needed."
+        return f"It is not started again by itself: %agent mcp restart {self.config.name}."
 
     def _show(self, link: "McpLink") -> None:
         self.standing.become(
@@ -342,6 +349,8 @@ class McpServer:
     @asynccontextmanager
     async def _connected(self) -> "AsyncIterator[McpLink]":
         """Wait for the connection, and say what happened where it ends, or wants a login."""
+        if self.standing.may_be_back:
+            self.start()
         if self._link is None:
             await self.standing.ready()
         link = self._link
@@ -373,3 +382,8 @@ class McpServer:
         if tool in link.left_out:
             return self._sentence(f"has a tool {tool!r} that cannot be used: {link.left_out[tool]}")
         return self._sentence(f"has no tool {tool!r}; it has: {', '.join(link.tools) or 'none'}.")
+
+
+def _lacking(error: ImportError) -> str:
+    why = short_message(error)
+    return f'needs a package that is not there ({why}): pip install "agent-magics[mcp]".'

@@ -45,9 +45,14 @@ class Standing:
         """Its status."""
         return self.state.status
 
+    @property
+    def may_be_back(self) -> bool:
+        """Whether it failed, and may be there again: what an address leads to changes by itself."""
+        return self.status is McpStatus.FAILED and self._config.url is not None
+
     def announce(self) -> bool:
         """Set the state to starting, if it is to be started; from any thread."""
-        if self.status is not McpStatus.STOPPED:
+        if self.status is not McpStatus.STOPPED and not self.may_be_back:
             return False
         message = self.sentence(_STARTING)
         self.state = replace(self.state, status=McpStatus.STARTING, message=message)

@@ -25,6 +25,7 @@ LONGEST_NAME = 64
 _MOST_SECONDS = 1e9
 LONGEST_SHOWN = 100  # characters of a value in an error
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HEADER_VALUE = re.compile(r"[\t -~]*")  # a line break would let it inject further headers
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, section 5.6.2
 _TOKEN_KEYS = frozenset({"bearer_token", "token", "api_key"})
 
@@ -184,8 +185,7 @@ class TableReader:
     def _headers(self, key: str) -> dict[str, str]:
         headers = self._text_table(key)
         for name, value in headers.items():
-            # A line break would allow a value to inject further headers.
-            if not _HEADER_NAME.fullmatch(name) or re.search(r"[\r\n]", value):
+            if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
                 self.refuse(
                     key, f"{brief(repr(name), LONGEST_SHOWN)} in headers cannot be sent as a header"
                 )

@@ -66,7 +66,7 @@ def fields_of(question: Elicitation | FormRequested) -> tuple[FormField, ...]:
     """
     if isinstance(question, UserInputRequested):
         return question_fields(question.questions)
-    return () if question.url else form_fields(question.schema)
+    return () if question.url else form_fields(question.schema, question.message)
 
 
 def checked_content(

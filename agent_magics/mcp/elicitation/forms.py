@@ -6,6 +6,7 @@ numbers, booleans, and choices of one or of several. Servers also write that a f
 kernel forever.
 """
 
+import ipaddress
 import re
 import string
 from collections.abc import Mapping, Sequence
@@ -29,6 +30,8 @@ MOST_FIELDS, MOST_OPTIONS, LONGEST_URL = 50, 500, 8_000
 _MOST_DIGITS = len(str(MOST_OPTIONS))
 _LARGEST = 1e300
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+")
+# What browsers take for the number of an IPv4 address: `2130706433`, `0x7f.1`.
+_NUMBERED = re.compile(r"(?:[^:]*\.)?(?:\d+|0x[0-9a-f]*)\.?")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 # What stands for null under these words of a schema.
 _NULLS = {"type": "null", "enum": None, "anyOf": {"type": "null"}, "oneOf": {"type": "null"}}
@@ -93,8 +96,12 @@ def _number(value: float | None) -> str:
 # -- the form --------------------------------------------------------------------------------------
 
 
-def form_fields(schema: JsonMapping) -> tuple[FormField, ...]:
+def form_fields(schema: JsonMapping, message: str = "") -> tuple[FormField, ...]:
     """Return the fields of a requested schema, in the server's order.
+
+    Args:
+        schema: what the server sent.
+        message: the text above the form; above a single field it is what this field asks for.
 
     Raises:
         UnusableForm: it is not one that the protocol allows.
@@ -107,16 +114,18 @@ def form_fields(schema: JsonMapping) -> tuple[FormField, ...]:
         raise UnusableForm("it requires fields that it does not describe")
     if len(properties) > MOST_FIELDS:
         raise UnusableForm(f"it has {len(properties)} fields; {MOST_FIELDS} are the most")
-    return tuple(_field(name, one, name in required) for name, one in properties.items())
+    asked = message if len(properties) == 1 else ""
+    return tuple(_field(name, one, name in required, asked) for name, one in properties.items())
 
 
-def _field(name: str, schema: object, required: bool) -> FormField:
+def _field(name: str, schema: object, required: bool, asked: str) -> FormField:
     if not isinstance(schema, Mapping):
         raise UnusableForm(f"field {name!r} is not described")
     schema = _without_null(schema)
     kind, options = _kind_of(name, schema)
-    title = _text(schema.get("title")) or name
-    if kind in ("text", "number", "integer") and any(map(asks_for_secret, (name, title))):
+    title, description = _text(schema.get("title")) or name, _text(schema.get("description"))
+    labels = (name, title, description, asked) if kind == "text" else (name, title)
+    if kind in ("text", "number", "integer") and any(map(asks_for_secret, labels)):
         raise UnusableForm(f"field {name!r} asks for a secret, which no form of a server may do")
     lowest, highest = {
         "text": ("minLength", "maxLength"),
@@ -127,7 +136,7 @@ def _field(name: str, schema: object, required: bool) -> FormField:
         name=name,
         kind=kind,
         title=title,
-        description=_text(schema.get("description")),
+        description=description,
         required=required,
         format=format_ if kind == "text" and format_ in FORMATS else "",
         options=options,
@@ -367,11 +376,16 @@ def host_of(url: str) -> str:
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
-        host = host if host.isascii() else host.encode("idna").decode("ascii")
+        if not host.isascii():
+            given, host = host, host.encode("idna").decode("ascii")
+            # Letters that Python maps to others are mapped otherwise by browsers: "ß" is no "ss".
+            host = host if host.encode().decode("idna") == given else ""
+        if _NUMBERED.fullmatch(host):
+            ipaddress.IPv4Address(host)
     except ValueError:  # includes UnicodeError
         host, port = "", None
     odd = not url.isprintable() or "\\" in url or " " in url or "@" in url.partition("?")[0]
-    odd = odd or len(url) > LONGEST_URL
+    odd = odd or "%" in host or len(url) > LONGEST_URL
     if odd or not host or not url.lower().startswith(("https://", "http://")):
         raise UnusableForm("the address that it names is none of a page")
     return host if port is None else f"{host}:{port}"

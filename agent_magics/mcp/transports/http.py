@@ -14,7 +14,13 @@ from agent_magics.mcp.environment import McpEnvironment
 from agent_magics.mcp.server_secrets import Redactor
 from agent_magics.mcp.transports.addresses import LoginAddresses
 from agent_magics.mcp.transports.asked import Unanswered
-from agent_magics.mcp.transports.bodies import MOST_OF_ONE, PLAIN, limit_body, name_status
+from agent_magics.mcp.transports.bodies import (
+    MOST_OF_ONE,
+    PLAIN,
+    limit_body,
+    lost_answer,
+    name_status,
+)
 from agent_magics.mcp.transports.logs import keep_keys_out
 from agent_magics.mcp.transports.oauth import Tokens
 from agent_magics.mcp.transports.renewal import lacking_scope
@@ -59,7 +65,7 @@ class HttpTransport:
 
     @property
     def status(self) -> str:
-        """The HTTP status of the last answer, if it was an error."""
+        """The HTTP status of the last answer to a message, if it was an error."""
         return "" if self._failed is None else f"HTTP status {self._failed}"
 
     @property
@@ -131,8 +137,10 @@ class HttpTransport:
 
     async def _look_at(self, response: httpx2.Response) -> None:
         status = response.status_code
-        self._failed = status if status >= 400 else None
-        self.unauthorized = status == _UNAUTHORIZED
+        # The stream of messages beside the answers, and the end of a session, may fail alone.
+        if response.request.method == "POST" or self._config.transport == "sse":
+            self._failed = status if status >= 400 else None
+            self.unauthorized |= status == _UNAUTHORIZED
         reason = ""
         if scope := lacking_scope(response):
             reason = f"it needs the scope {scope!r}"
@@ -155,8 +163,13 @@ class _Client(httpx2.AsyncClient):
         self._report = report
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        """Send a request, report its answer, and return it."""
-        response = await super().send(request, **options)
+        """Send a request, report its answer, and return it; one that was lost has a stand-in."""
+        try:
+            response = await super().send(request, **options)
+        except (httpx2.RequestError, httpx2.StreamError) as error:
+            if request.method != "POST":
+                raise
+            return lost_answer(request, error)
         try:
             await self._report(response)
         except BaseException:

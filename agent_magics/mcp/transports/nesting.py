@@ -1,5 +1,7 @@
 """Refuses answers of too many parts, and cuts what is nested too deeply out of a list of tools.
 
+Halves of characters, which no parser takes, are replaced.
+
 One tool then does not lose the others: the parser refuses a message with more than 200 levels as a
 whole. What is left of such a schema is still deeper than any that is offered (`client/schemas.py`),
 so the tool is left out, with that reason.
@@ -19,9 +21,15 @@ _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
 _PART = re.compile(
     rb'[^,\[{"]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"?[^,\[{"]*+)*+(?:[,\[{]|\Z)', re.DOTALL
 )
+# An escape for one half of a character without the other: a program has cut its text between them.
+_HALF = re.compile(
+    rb"(?<!\\)((?:\\\\)*+)\\u[dD](?:[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
+    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD])[c-fC-F][0-9a-fA-F]{2})"
+)
 MOST_PARTS = 500_000  # the event loop is held while a message is parsed and checked, below a second
 _LINE_END = re.compile(rb"(?<=[\r\n])")
 _EVENT_DATA = b"data:"
+_RETRY = re.compile(rb" ?[1-9]\d{2,6}")  # milliseconds: at 0 the requests would follow without end
 
 
 def why_refused(message: bytes) -> str:
@@ -36,11 +44,15 @@ def why_refused(message: bytes) -> str:
 def shallow_listing(message: bytes) -> bytes:
     """Return a list of tools with `null` for parts that are nested too deeply; else the message.
 
+    Halves of characters are replaced in both.
+
     Raises:
         StreamError: it has too many parts.
     """
     if why := why_refused(message):
         raise httpx2.StreamError(why)
+    if rb"\ud" in message or rb"\uD" in message:
+        message = _HALF.sub(rb"\1\\ufffd", message)
     if message.count(b"{") + message.count(b"[") <= _DEEPEST:
         return message
     shallow = _cut(message)
@@ -56,28 +68,44 @@ def shallow_listing(message: bytes) -> bytes:
 
 
 async def shallow_events(pieces: AsyncIterator[bytes], most: int) -> AsyncIterator[bytes]:
-    """Yield an event stream by lines, with `shallow_listing` of each event's data.
+    """Yield an event stream by lines, each event's data as one, with `shallow_listing` of it.
+
+    A time to wait before the next request is left out where it is too short, or endless.
 
     Raises:
-        StreamError: a line has more than `most` bytes, or an event too many parts.
+        StreamError: a line, or an event's data, has more than `most` bytes, or too many parts.
     """
-    rest = bytearray()
+    data = bytearray()
+    async for line in _lines(pieces, most):
+        name, _, value = line.partition(b":")
+        if name == b"data":
+            data += b" " + value if data else value  # as JSON a line end is a blank
+            _check_length(data, "an event of the event stream", most)
+            continue
+        if not line and data:
+            yield _EVENT_DATA + shallow_listing(bytes(data)) + b"\n"
+            data.clear()
+        if name != b"retry" or _RETRY.fullmatch(value):
+            yield line + b"\n"
+
+
+async def _lines(pieces: AsyncIterator[bytes], most: int) -> AsyncIterator[bytes]:
+    """Yield the complete lines of an event stream, without their ends."""
+    rest, after_return = bytearray(), False
     async for piece in pieces:
         *lines, last = _LINE_END.split(piece)
         for line in lines:
-            yield _shallow_line(bytes(rest) + line)
+            if not (line == b"\n" and after_return and not rest):
+                yield bytes(rest) + line[:-1]
             rest.clear()
+            after_return = line.endswith(b"\r")
         rest += last
-        if len(rest) > most:
-            raise httpx2.StreamError(f"a line of the event stream has more than {most:,} bytes")
-    if rest:
-        yield _shallow_line(bytes(rest))
+        _check_length(rest, "a line of the event stream", most)
 
 
-def _shallow_line(line: bytes) -> bytes:
-    if not line.startswith(_EVENT_DATA):
-        return line
-    return _EVENT_DATA + shallow_listing(line.removeprefix(_EVENT_DATA))
+def _check_length(text: bytearray, what: str, most: int) -> None:
+    if len(text) > most:
+        raise httpx2.StreamError(f"{what} has more than {most:,} bytes")
 
 
 def _cut(message: bytes) -> bytes:

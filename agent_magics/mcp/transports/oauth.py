@@ -73,9 +73,10 @@ class Tokens:
         return "tokens" in self._kept
 
     async def forget(self) -> None:
-        """Delete the stored data."""
-        self._kept = {}
-        await asyncio.to_thread(drop_key, self._name)
+        """Delete the stored data; a renewal that is under way in any kernel does not undo it."""
+        async with self.alone():
+            self._kept = {}
+            await asyncio.to_thread(drop_key, self._name)
 
     def silent_auth(self) -> httpx2.Auth:
         """Return an HTTP authentication that sends and renews tokens without interaction."""
@@ -147,12 +148,16 @@ class Tokens:
                 ValidationError,
                 httpx2.HTTPError,
                 httpx2.InvalidURL,
+                httpx2.StreamError,
                 OSError,
+                OverflowError,  # a lifetime that is no time
             ) as error:
                 message = brief_line(self._redact(clause(error)), 300)
                 raise FatalError(f"The login to {config.name!r} failed: {message}.") from None
         if "tokens" not in self._kept:
             raise FatalError(f"The MCP server {config.name!r} did not ask for a login.")
+        async with alone_with(self._name):  # another kernel may have renewed the old ones meanwhile
+            await self._keep()
 
     # -- the SDK's interface of a token store --------------------------------------------------
 

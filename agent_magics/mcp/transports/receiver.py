@@ -19,7 +19,7 @@ _PAGE = (
 
 
 class RedirectReceiver:
-    """Listens on a free loopback port while it is open; accepts one answer with the expected state.
+    """Listens on a free loopback port while it is open; accepts an answer with each expected state.
 
     The address is numeric as RFC 8252, section 7.3, demands: a name could resolve to another host.
 
@@ -39,10 +39,7 @@ class RedirectReceiver:
         Raises:
             FatalError: another program listens on this port.
         """
-        self._answer: asyncio.Future[tuple[str, str, str | None]] = (
-            asyncio.get_running_loop().create_future()
-        )
-        self._state = ""
+        self.expect("")
         try:
             made = asyncio.start_server(
                 self._serve, "127.0.0.1", self._port, limit=_LONGEST_REQUEST, start_serving=False
@@ -63,8 +60,11 @@ class RedirectReceiver:
             self._answer.exception()  # mark the exception as retrieved
 
     def expect(self, state: str) -> None:
-        """Accept only an answer with this state."""
+        """Accept only an answer with this state, and one of them."""
         self._state = state
+        self._answer: asyncio.Future[tuple[str, str, str | None]] = (
+            asyncio.get_running_loop().create_future()
+        )
 
     async def wait(self) -> tuple[str, str, str | None]:
         """Wait for the redirect; return (code, state, issuer).

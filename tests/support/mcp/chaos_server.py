@@ -211,7 +211,8 @@ def answer_never(number: Any, params: dict[str, Any]) -> bool:
 
 def answer_error(number: Any, params: dict[str, Any]) -> bool:
     """Refuse, with the error code by which the SDK reports a closed connection."""
-    send({"id": number, "error": {"code": -32000, "message": "the disk is full"}})
+    words = params["arguments"].get("words", "the disk is full")
+    send({"id": number, "error": {"code": -32000, "message": words}})
     return True
 
 
@@ -223,6 +224,15 @@ def progress_for_ever(number: Any, params: dict[str, Any]) -> bool:
         send({"method": "notifications/progress", "params": progress})
         time.sleep(0.01)
     return True
+
+
+def progress_beyond_floats(number: Any, params: dict[str, Any]) -> bool:
+    """Report progress in numbers that no float holds."""
+    for step, total in ((10**400, 1), (1, -(10**400))):
+        token = params["_meta"]["progressToken"]
+        progress = {"progressToken": token, "progress": step, "total": total}
+        send({"method": "notifications/progress", "params": progress})
+    return False
 
 
 def flood_stdout(number: Any, params: dict[str, Any]) -> bool:
@@ -263,6 +273,7 @@ CALLS = {
     "never-answers": answer_never,
     "own-error": answer_error,
     "progress-for-ever": progress_for_ever,
+    "progress-beyond-floats": progress_beyond_floats,
     "floods-stdout": flood_stdout,
     "notifies-much": notify_much,
     "changing": change_tools,

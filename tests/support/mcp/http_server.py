@@ -14,6 +14,7 @@ import uvicorn
 from mcp.server.mcpserver import Context, MCPServer
 
 Request = tuple[str, str, dict[str, str], bytes]  # method, path with query, headers, body
+HANG_UP = object()  # a gate's response: none, and the connection is closed
 
 
 def small_server() -> MCPServer:
@@ -49,7 +50,8 @@ class HttpServer:
     Attributes:
         address: of the MCP endpoint.
         seen: the received requests.
-        gate: called first with each request; may return the response: (status, headers, body).
+        gate: called first with each request; may return the response, (status, headers, body),
+            or `HANG_UP`.
     """
 
     def __init__(self, transport: str = "http", port: int = 0) -> None:
@@ -109,6 +111,10 @@ class HttpServer:
         reply = self.gate(request)
         if reply is None:
             await self._app(scope, receive, send)
+            return
+        if reply is HANG_UP:
+            open_ones = self._uvicorn.server_state.connections
+            next(each for each in open_ones if each.client == scope["client"]).transport.abort()
             return
         status, more_headers, text = reply
         encoded = [(name.encode(), value.encode()) for name, value in more_headers.items()]

@@ -1,6 +1,7 @@
 """Secrets in a server's arguments and variables are in nothing that is told or logged of it."""
 
 import sys
+from urllib.parse import unquote, unquote_plus
 
 import pytest
 
@@ -137,6 +138,65 @@ def test_the_value_of_an_ordinary_option_stays(option, value):
 def test_what_looks_like_a_key_is_taken_out():
     redact = redactor("add", f"@{KEY}")
     assert redact.secrets == (KEY,)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("Authorization", f"Bearer {SECRET} "),
+        ("Cookie", f"session={SECRET}; theme=dark"),
+        ("X-Api-Key", f"{SECRET} extra"),
+        ("X-Auth", f"{SECRET},v2"),
+    ],
+)
+def test_a_secret_anywhere_in_a_header_is_taken_out(name, value):
+    redact = Redactor(McpServerConfig("s", url="https://x.org", headers={name: value}), {})
+    assert SECRET in redact.secrets
+    assert SECRET not in redact(value)
+    assert redact("Bearer and Digest") == "Bearer and Digest"
+
+
+@pytest.mark.parametrize("value", ["ab%2Fcd%2Bef12345", "ab+cd+ef12345"])
+def test_a_secret_in_an_address_is_taken_out_as_it_is_written_and_as_it_is_meant(value):
+    redact = Redactor(McpServerConfig("s", url=f"https://x.org/mcp?token={value}&mode=x"), {})
+    for text in (value, unquote_plus(value), unquote(value)):
+        assert redact(f"for {text}") == "for [redacted]"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"command": "srv", "env_vars": ("API_TOKEN",)},
+        {"url": "http://localhost", "bearer_token_env_var": "API_TOKEN"},
+        {"url": "http://localhost", "oauth_client_secret_env_var": "API_TOKEN"},
+    ],
+    ids=["program", "token", "login"],
+)
+def test_a_secret_that_is_set_later_is_taken_out_too(fields):
+    environment = {}
+    redact = Redactor(McpServerConfig("s", **fields), environment)
+    environment["API_TOKEN"] = SECRET
+    redact.learn(environment)
+    environment["API_TOKEN"] = KEY
+    redact.learn(environment)
+    assert redact(f"{SECRET} {KEY}") == "[redacted] [redacted]"
+
+
+def test_a_server_is_given_no_secret_that_is_not_known():
+    environment = {}
+    code = "import os, sys; sys.exit('it is ' + os.environ.get('API_TOKEN', 'not set'))"
+    given = McpServerConfig(
+        *("late", sys.executable, ("-S", "-c", code)),
+        env_vars=("API_TOKEN",),
+        startup_timeout_sec=LIMIT,
+    )
+    with McpWorld(given, environment=environment) as world:
+        assert "it is not set" in world.until_status(McpStatus.FAILED).message
+        environment["API_TOKEN"] = SECRET
+        world.run(world.manager.server("late").restart())
+        told = world.until_status(McpStatus.FAILED).message
+        assert "it is [redacted]" in told
+        assert world.manager.secrets() == (SECRET,)
 
 
 def test_the_password_of_an_address_is_taken_out_alone_too():

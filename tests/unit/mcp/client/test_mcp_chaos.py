@@ -83,6 +83,7 @@ def test_a_server_that_cannot_be_started_again_is_told_to_the_call(tmp_path):
         os.kill(pids(tmp_path)[0], 9)
         state = world.until_status(McpStatus.FAILED)
         assert "ended and could not be started: exit code 8" in state.message
+        assert state.message.endswith("%agent mcp restart chaos.")
 
 
 def test_a_closed_stdout_is_an_end(tmp_path):
@@ -196,10 +197,13 @@ def test_an_answer_of_the_wrong_form_is_told(tmp_path):
         world.call("echo")
 
 
-def test_an_error_of_the_servers_own_is_not_taken_for_its_end(tmp_path):
+@pytest.mark.parametrize(
+    "words", ["the disk is full", "Connection closed", "Session terminated"], ids=str.split
+)
+def test_an_error_of_the_servers_own_is_not_taken_for_its_end(tmp_path, words):
     with McpWorld(chaos("own-error", tmp_path)) as world:
-        with pytest.raises(RespondToModel, match="refused the tool 'echo': the disk is full"):
-            world.call("echo")
+        with pytest.raises(RespondToModel, match=f"refused the tool 'echo': {words} \\(error"):
+            world.call("echo", words=words)
         assert world.state.status is McpStatus.READY
         assert world.state.restarts == 0
 
@@ -292,6 +296,14 @@ def test_progress_does_not_extend_a_call(tmp_path):
         if callbacks.progressed:
             return
     pytest.fail("no progress was told")
+
+
+def test_progress_that_is_no_float_ends_no_connection(tmp_path):
+    callbacks = Callbacks()
+    with McpWorld(chaos("progress-beyond-floats", tmp_path)) as world:
+        assert words_of(world.call("echo", callbacks, words="here")) == "here"
+        assert world.state.restarts == 0
+    assert callbacks.progressed == [(1, None, "")]
 
 
 def test_a_cancelled_call_is_cancelled_at_the_server(tmp_path):

@@ -5,7 +5,8 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from agent_magics.mcp.client.faults import describe, meaning_of
-from agent_magics.mcp.transports.bodies import STAND_IN
+from agent_magics.mcp.endings import LinkLost
+from agent_magics.mcp.transports.bodies import SESSION_GONE, STAND_IN
 
 WORDS = [
     "the answer is 42, and you may not have it",
@@ -17,6 +18,9 @@ WORDS = [
     "server answered a request with 202 Accepted",
     "HTTP status 500 of the shop behind it",
     "HTTP status 403",
+    "Session terminated",
+    f"HTTP status 404: {SESSION_GONE}",
+    "it cannot be reached: so it says",
 ]
 
 
@@ -76,3 +80,23 @@ def test_what_stands_in_for_an_answer_is_ours(message, answered):
     assert ("refused it" if answered else "did not answer it") in meaning
     assert "(error" not in meaning
     assert describe(error) == message
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (None, f"HTTP status 404: {SESSION_GONE}"),
+        ("agent-magics: said in place of the server", "HTTP status 500"),
+    ],
+    ids=["session", "stand-in"],
+)
+def test_no_server_can_say_what_only_the_transport_knows(data, message):
+    error = MCPError(code=types.INTERNAL_ERROR, message=message, data=data)
+    assert "refused it" in str(meaning_of(error, "s", "it"))
+
+
+def test_a_request_without_its_session_was_not_taken():
+    gone = MCPError(code=0, message=f"HTTP status 404: {SESSION_GONE}", data=STAND_IN)
+    meaning = meaning_of(gone, "s", "it")
+    assert isinstance(meaning, LinkLost)
+    assert not meaning.taken

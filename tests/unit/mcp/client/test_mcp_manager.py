@@ -118,6 +118,22 @@ def test_arguments_that_are_no_json_are_not_sent(world, value):
     assert words_of(world.call("add", a=1, b=1)) == "2"
 
 
+@pytest.mark.parametrize(
+    ("ask", "given"),
+    [
+        ("read_resource", ["file:///\ud83d"]),
+        ("get_prompt", ["\ud83d", {}]),
+        ("get_prompt", ["greet", {"name": "\ud83d"}]),
+        ("list_resources", ["\ud83d"]),
+    ],
+)
+def test_a_request_that_is_no_json_is_not_sent(world, ask, given):
+    with pytest.raises(RespondToModel, match="not valid JSON: 'utf-8' codec") as told:
+        world.run(getattr(world.manager.server("good"), ask)(*given))
+    assert str(told.value).encode()
+    assert words_of(world.call("add", a=1, b=1)) == "2"
+
+
 def test_progress_and_log_messages_reach_the_desk_of_the_call(world):
     callbacks, other = Callbacks(), Callbacks()
     assert words_of(world.call("work", callbacks)) == "done"

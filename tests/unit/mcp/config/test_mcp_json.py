@@ -83,16 +83,18 @@ parts = st.lists(
 def test_variables_stand_for_their_values_once_and_in_every_field(parts):
     written = "".join(part[0] for part in parts)
     expected = "".join(part[1] for part in parts)
+    headers = {"H": written} if expected.isascii() and expected.isprintable() else {}
     servers, left_out = read(
         {
             "a": {"command": f"c{written}", "args": [written], "env": {"E": written}},
-            "b": {"url": "https://${HOST:-h}/x", "headers": {"H": written}},
+            "b": {"url": "https://${HOST:-h}/x", "headers": headers},
         }
     )
     assert left_out == []
     assert servers[0].command == f"c{expected}"
     assert (servers[0].args, servers[0].env) == ((expected,), {"E": expected})
-    assert (servers[1].url, servers[1].headers) == ("https://h/x", {"H": expected})
+    assert servers[1].url == "https://h/x"
+    assert servers[1].headers == ({"H": expected} if headers else {})
 
 
 def test_a_server_whose_variable_is_not_set_is_left_out_by_name():

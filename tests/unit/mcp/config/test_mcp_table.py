@@ -163,6 +163,8 @@ def test_a_mistake_says_where_and_what(table, key, words):
         {"url": "https://a/b", "oauth_client_id": "x", "oauth_client_secret_env_var": "SECRET-1"},
         {"url": "https://me:SECRET@a/b"},
         {"url": "https://a/b", "headers": {"A": "SECRET\r\nB: c"}},
+        {"url": "https://a/b", "headers": {"A": "SECRET J\u00fcrgen"}},
+        {"url": "https://a/b", "headers": {"A": "SECRET\x01"}},
         {"url": "https://a/b", "headers": {"A": ["SECRET"]}},
         {"command": "x", "env": {"A": ["SECRET"]}},
         {"command": "x", "args": ["--key", "SECRET", 3]},

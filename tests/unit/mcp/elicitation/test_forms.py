@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_magics.mcp.elicitation.answers import accepted, sent_content, unusable
+from agent_magics.mcp.elicitation.answers import accepted, fields_of, sent_content, unusable
 from agent_magics.mcp.elicitation.forms import (
     MOST_FIELDS,
     MOST_OPTIONS,
@@ -274,6 +274,10 @@ def test_no_address_does_more_than_be_refused(rest):
         ("https://b\u00fccher.example/", "xn--bcher-kva.example"),
         ("https://xn--bcher-kva.example/", "xn--bcher-kva.example"),
         ("https://example.org/?mail=a@b", "example.org"),
+        ("https://B\u00dcCHER.example/%2e", "xn--bcher-kva.example"),
+        ("http://127.0.0.1:8080/", "127.0.0.1:8080"),
+        ("https://[::ffff:127.0.0.1]/", "::ffff:127.0.0.1"),
+        ("https://4.example0x1/", "4.example0x1"),
     ],
 )
 def test_an_address_leads_to_the_host_that_is_spelled_out(url, host):
@@ -287,6 +291,9 @@ def test_an_address_leads_to_the_host_that_is_spelled_out(url, host):
         *("https://", "https://bank.com@evil.org/", "https://evil.org\\@bank.com/"),
         *("https://a.b/ c", "https://a.b/\n", "https://a.b/\u202ex", "https://a.b:x/"),
         "https://a.b/" + "x" * 8_000,
+        *("https://ro\u00dfmann.de/", "https://\u03b2\u03cc\u03bb\u03bf\u03c2.com/"),
+        *("https://ex%61mple.com/", "https://\uff42ank.com/", "https://bank\uff0eevil.org/"),
+        *("http://2130706433/", "http://0x7f.1/", "http://127.1/", "http://0127.0.0.1/"),
     ],
 )
 def test_what_may_lead_elsewhere_is_no_address(url):
@@ -372,11 +379,23 @@ def test_what_any_client_answers_is_checked_before_it_is_sent(text, content):
         {"pass\u200bword": {"type": "string"}},
         {"x": {"type": "string", "title": "\uff30\uff41\uff53\uff53word"}},
         {"password": {"type": "integer"}},
+        {"github_token": {"type": "string"}},
+        {"hfToken": {"type": "string"}},
+        {"x": {"type": "string", "title": "GitHub token:"}},
+        {"x": {"type": "string", "description": "Paste your API key here"}},
     ],
 )
 def test_a_form_that_asks_for_a_secret_is_refused(field):
     with pytest.raises(UnusableForm, match="asks for a secret"):
         form_fields({"properties": field})
+
+
+def test_what_is_said_above_a_single_field_is_what_it_asks_for():
+    said = "Please enter your API key."
+    with pytest.raises(UnusableForm, match="asks for a secret"):
+        fields_of(Elicitation("s", said, {"properties": {"value": TEXT}}))
+    for properties in ({"ready": {"type": "boolean"}}, {"name": TEXT, "place": TEXT}):
+        assert fields_of(Elicitation("s", said, {"properties": properties}))
 
 
 @pytest.mark.parametrize("name", ["token_count", "keyword", "passenger", "key", "author"])

@@ -1,13 +1,20 @@
 """Servers over HTTP: both transports, what is sent to them, and what becomes of a lost one."""
 
+import asyncio
 import gzip
 
+import httpx2
 import pytest
 
+from agent_magics.engine.thread import shared_engine
+from agent_magics.exec.servers import LogRing
+from agent_magics.mcp.environment import McpEnvironment
+from agent_magics.mcp.server_secrets import Redactor
 from agent_magics.mcp.transports import bodies
+from agent_magics.mcp.transports.http import HttpTransport
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.mcp import ElicitationAnswer, McpServerConfig, McpStatus
-from tests.support.mcp.http_server import HttpServer
+from tests.support.mcp.http_server import HANG_UP, HttpServer
 from tests.support.mcp.links import LIMIT, Callbacks, McpWorld, words_of
 
 
@@ -77,12 +84,20 @@ def test_a_server_that_fails_says_how(server):
         server.gate = lambda request: None
 
 
-def test_nobody_listens(server):
+@pytest.mark.parametrize("needed", ["by a cell", "by a call"], ids=str.split)
+def test_nobody_listens_at_first(needed):
     with HttpServer() as gone:
         given = config(gone)
     with McpWorld(given) as world:
         state = world.until_status(McpStatus.FAILED)
-    assert "could not be started" in state.message
+        assert "could not be started: it cannot be reached: " in state.message
+        assert state.message.endswith("It is tried again when it is next needed.")
+        with HttpServer(port=gone.port):
+            if needed == "by a cell":
+                world.manager.start()
+                assert world.ready().status is McpStatus.READY
+            assert words_of(world.call("add", a=1, b=2)) == "3"
+            world.run(world.manager.close())
 
 
 def test_tools_that_come_later():
@@ -97,13 +112,55 @@ def test_a_lost_server_is_told_and_found_again():
     with HttpServer() as server, McpWorld(config(server)) as world:
         world.ready()
         server.__exit__()
-        with pytest.raises(RespondToModel, match="during the call; whether it did its work"):
+        with pytest.raises(RespondToModel, match=r"cannot be reached: .*; it has not taken it\."):
             world.call("add", a=1, b=2)
-        world.until_status(McpStatus.FAILED)
         with HttpServer(port=server.port):
-            world.run(world.manager.server("small").restart())
+            with pytest.raises(RespondToModel, match="it has not taken it; it has been restarted"):
+                world.call("add", a=1, b=2)
             assert words_of(world.call("add", a=1, b=2)) == "3"
             world.run(world.manager.close())
+
+
+CUT = 200, {"content-type": "application/json", "content-length": "9"}, "{"
+
+
+@pytest.mark.parametrize("answer", [HANG_UP, CUT], ids=["none", "cut"])
+def test_an_answer_that_is_lost_loses_no_other_call(answer):
+    with HttpServer() as server, McpWorld(config(server)) as world:
+        world.ready()
+        callbacks, told = Callbacks(ElicitationAnswer("accept")), []
+
+        async def lose_one():
+            server.gate = lambda request: answer if request[0] == "POST" else None
+            with pytest.raises(RespondToModel) as caught:
+                await world.manager.server("small").call_tool("add", {"a": 1, "b": 2}, Callbacks())
+            server.gate = lambda request: None
+            told.append(str(caught.value))
+
+        callbacks.before_answer = lose_one
+        assert words_of(world.call("order", callbacks)) == "accept"
+        assert world.state.restarts == 0
+    assert "did not answer the tool 'add' (" in told[0]
+    assert told[0].endswith("; whether it did its work is unknown.")
+
+
+@pytest.mark.parametrize(
+    ("kind", "answers", "unauthorized", "status"),
+    [
+        ("http", [("POST", 401), ("POST", 200)], True, ""),
+        ("http", [("POST", 200), ("GET", 405)], False, ""),
+        ("http", [("POST", 503), ("GET", 200), ("DELETE", 401)], False, "HTTP status 503"),
+        ("sse", [("GET", 401)], True, "HTTP status 401"),
+    ],
+)
+def test_what_the_answers_of_other_requests_say_of_a_server(kind, answers, unauthorized, status):
+    given = McpServerConfig("small", url="http://localhost/mcp", transport=kind)
+    around, log = McpEnvironment(shared_engine().spawn), LogRing(str)
+    transport = HttpTransport(given, around, Redactor(given, {}), log, list, list)
+    for method, code in answers:
+        request = httpx2.Request(method, given.url)
+        asyncio.run(transport._look_at(httpx2.Response(code, request=request)))
+    assert (transport.unauthorized, transport.status) == (unauthorized, status)
 
 
 def test_a_forgotten_session_is_told_and_made_anew():

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import os
+import sys
 import threading
 import time
 import urllib.error
@@ -345,6 +346,70 @@ def test_a_scope_that_cannot_be_asked_for_is_not_kept(guarded, scope):
         with pytest.raises(RespondToModel, match=r"refused the tool 'add': HTTP status 403\.$"):
             world.call("add", a=1, b=2)
     assert "scope" not in json.loads(kept_by(server))
+
+
+def test_a_server_may_want_more_scope_within_a_login(guarded):
+    server, _ = guarded
+    guard, browser = ScopeGuard(server), Browser()
+
+    def want_more_after_the_handshake(request):
+        answer = guard(request)
+        guard.wants_more = guard.wants_more or (answer is None and request[1] == "/mcp")
+        return answer
+
+    server.gate = want_more_after_the_handshake
+    with McpWorld(config(server)) as world:
+        world.until_status(McpStatus.NEEDS_LOGIN)
+        log_in(world, browser)
+        assert len(browser.addresses) == 2
+        assert words_of(world.call("add", a=1, b=2)) == "3"
+
+
+def test_a_login_stays_where_another_kernel_renews_the_old_tokens_meanwhile(guarded):
+    server, guard = guarded
+    old = {"tokens": {"access_token": "old", "token_type": "Bearer"}}
+
+    def renew_elsewhere(request):
+        answer = guard(request)
+        if answer is None and request[1] == "/mcp":  # the new token is kept, and used
+            keep_key(name_of(server), json.dumps(old))
+        return answer
+
+    with McpWorld(config(server)) as world:
+        world.until_status(McpStatus.NEEDS_LOGIN)
+        server.gate = renew_elsewhere
+        tokens = world.run(world.manager.server("small")._tokens())
+        browser = Browser()
+        world.run(tokens.log_in(browser, LIMIT))
+        browser.join()
+        assert json.loads(kept_by(server))["tokens"]["access_token"] in guard.valid
+
+
+@pytest.mark.parametrize(
+    ("place", "answer", "told"),
+    [
+        ("challenge", (200, {"content-type": "application/json"}, "[" * 500_010), "parts"),
+        ("token", None, "too large"),
+    ],
+    ids=["limit", "lifetime"],
+)
+def test_a_login_server_that_answers_oddly_is_told_in_one_sentence(guarded, place, answer, told):
+    server, guard = guarded
+    guard.lifetime = 10**400
+    guard.redirects = {place: answer} if answer else {}
+    with McpWorld(config(server)) as world:
+        world.until_status(McpStatus.NEEDS_LOGIN)
+        with pytest.raises(FatalError, match=f"login to 'small' failed: .*{told}"):
+            log_in(world, Browser())
+
+
+def test_a_login_without_the_sdk_says_what_to_install(monkeypatch):
+    given = McpServerConfig("small", url="http://localhost/mcp", transport="http", enabled=False)
+    with McpWorld(given) as world:
+        monkeypatch.setitem(sys.modules, "agent_magics.mcp.transports.oauth", None)
+        monkeypatch.delattr("agent_magics.mcp.transports.oauth")
+        with pytest.raises(FatalError, match=r"pip install .agent-magics\[mcp\]"):
+            world.run(world.manager.server("small").login(print))
 
 
 def test_logging_out_forgets(guarded):

@@ -69,8 +69,8 @@ def by_answer(body: bytes) -> dict:
 def by_events(body: bytes, line_end: bytes = b"\n") -> dict:
     """Return the result of an event stream's one event."""
     sent = b': "[{' + line_end + b"data: " + body + line_end * 2
-    read = by_http(sent, "text/event-stream; charset=utf-8").split(line_end)
-    assert len(read) == 4
+    read = by_http(sent, "Text/event-stream; charset=utf-16").splitlines()
+    assert len(read) == 3
     return json.loads(read[1].removeprefix(b"data: "))["result"]
 
 
@@ -104,6 +104,72 @@ def test_event_streams_with_any_line_end(line_end):
 def test_anything_else_is_left_as_it_is(message):
     assert shallow_listing(message) == message
     assert by_http(message) == message
+
+
+@pytest.mark.parametrize("read", [by_pipe, by_answer, by_events])
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        (r"a \ud83d", "a \ufffd"),
+        (r"a \uDE00", "a \ufffd"),
+        (r"\ud83d\ud83d\ude00\ude00", "\ufffd\U0001f600\ufffd"),
+        (r"\\ud83d \\\ud83d\n", "\\ud83d \\\ufffd\n"),
+        (r"\ud83d\\ude00", "\ufffd\\ude00"),
+        (r"\\ud83d\ud800\udc00 \ud7ff", "\\ud83d\U00010000 \ud7ff"),
+    ],
+)
+def test_half_a_character_is_replaced(read, written, meant):
+    message = b'{"jsonrpc": "2.0", "id": 1, "result": {"x": "%s"}}' % written.encode()
+    assert read(message) == {"x": meant}
+
+
+@pytest.mark.parametrize("size", [1, 3, 1_000])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_the_data_of_an_event_is_read_as_one(end, size):
+    sent = [
+        "id: 1",
+        "data: [1,",
+        "event: message",
+        "data:2]",
+        "",
+        "data",
+        "",
+        "",
+        "data: 3",
+        ": no",
+    ]
+    read = by_http(end.join([*sent, "", "data: 4"]).encode(), "text/event-stream", size)
+    assert read == b"id: 1\nevent: message\ndata: [1, 2]\n\n\n\n: no\ndata: 3\n\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "stays"),
+    [
+        *(
+            (f"retry:{value}", False)
+            for value in ("0", " 0", " 99", "-5", " 1" + "0" * 400, "", "x")
+        ),
+        *((f"retry:{value}", True) for value in ("100", " 500", " 9999999")),
+        ("retried: 0", True),
+    ],
+    ids=lambda value: value[:12] if isinstance(value, str) else "",
+)
+def test_no_server_makes_requests_follow_without_a_rest(line, stays):
+    assert (
+        by_http(f"{line}\n\n".encode(), "text/event-stream")
+        == (f"{line}\n\n" if stays else "\n").encode()
+    )
+
+
+def test_the_limits_of_an_event_hold_for_all_its_lines(monkeypatch):
+    monkeypatch.setattr("agent_magics.mcp.transports.nesting.MOST_PARTS", 100)
+    monkeypatch.setattr("agent_magics.mcp.transports.bodies.MOST_OF_ONE", 2_000)
+    part = b"data: 1,2,3,4,5,6,7,8,9,10\n"
+    assert by_http((part + b"\n") * 20, "text/event-stream").count(b"data") == 20
+    with pytest.raises(httpx2.StreamError, match="more than 100 parts"):
+        by_http(part * 20 + b"\n", "text/event-stream")
+    with pytest.raises(httpx2.StreamError, match="an event of the event stream has more than 2,0"):
+        by_http(part * 100, "text/event-stream")
 
 
 def test_a_line_of_an_event_stream_is_bounded(monkeypatch):

@@ -11,7 +11,7 @@ from agent_magics.files.locks import MOMENT
 from agent_magics.mcp.server_secrets import Redactor
 from agent_magics.mcp.transports.oauth import Tokens
 from agent_magics.mcp.transports.renewal import alone_with
-from agent_magics.models.providers.credentials import drop_key, keep_key
+from agent_magics.models.providers.credentials import drop_key, keep_key, kept_secret
 from agent_magics.protocol.mcp import McpServerConfig
 from tests.support.descriptors import none_left
 
@@ -122,3 +122,17 @@ def test_a_renewal_that_is_cut_off_leaves_the_next_one_its_place(tokens):
 
     with none_left():
         asyncio.run(renewals())
+
+
+def test_a_renewal_that_is_under_way_does_not_undo_a_logout(tokens):
+    name = f"mcp:small:{ADDRESS}"
+
+    async def log_out_meanwhile():
+        async with alone_with(name):
+            logging_out = asyncio.create_task(tokens.forget())
+            await asyncio.wait({logging_out}, timeout=MOMENT)
+            keep_key(name, "{}")
+        await logging_out
+
+    asyncio.run(log_out_meanwhile())
+    assert kept_secret(name) is None
