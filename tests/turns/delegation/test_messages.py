@@ -237,6 +237,26 @@ def test_one_at_work_is_listed_from_any_thread():
     assert all("explore-1" in line and "running: stick" in line for line in lines), lines
 
 
+@pytest.mark.parametrize("stops", [False, True], ids=["goes on", "is stopped"])
+def test_a_message_as_it_ends_is_read_and_its_report_comes(stops):
+    async def send_at_the_end(agent, child):
+        turn, pool = child.link.turn, agent.sub_agents
+        pool.stop(child, "enough")
+        while not child.is_over:  # one step before the pool hears of it
+            await asyncio.sleep(0)
+        said = TurnAgents(pool, turn).send("explore-1", "More.", "call", interrupt=False)
+        if stops:
+            pool.stop(child, "stopped again")
+        await child.ended
+        return said
+
+    with at_work("More of it.") as (agent, model, child):
+        assert "goes on" in on_loop(agent, send_at_the_end(agent, child))
+        agent.run_sync("And?")
+    assert child.status == ("stopped" if stops else "completed")
+    assert [("More of it." in text) is not stops for text in reports(agent)] == [True]
+
+
 STOPS = {
     "the person": (lambda pool, turn: pool.stop_by_person("explore-1"), "stopped by the person"),
     "the parent's end": (lambda pool, turn: pool.end_turn("x", "interrupted"), "was stopped"),
