@@ -47,7 +47,7 @@ def test_variables_are_offered_with_type_and_shape() -> None:
 def test_what_code_has_put_beside_the_names_is_passed_over() -> None:
     namespace: dict[object, object] = {5: 6, "sales": [1]}
     for cell in ("%%agent\n@sal", "%%agent --map sal"):
-        start, found = complete_cell(cell, len(cell), PARSER, cast("dict[str, object]", namespace))
+        _, found = complete_cell(cell, len(cell), PARSER, cast("dict[str, object]", namespace))
         assert [each.text for each in found] in (["sales"], ["{{sales}}"])
 
 
