@@ -18,14 +18,10 @@ def _approvals_of(notebook: NotebookAgents, book: RuleBook) -> list[tuple[Grant 
 
 def _stores(notebook: NotebookAgents) -> dict[str, ApprovalStore]:
     """Return the grants of the notebook's agents by their names, and of sub-agents by path."""
-    agents = tuple(notebook.agents.values())
-    at_work = (
-        each
-        for agent in agents
-        for each in tuple(agent.sub_agents.agents.values())
-        if not each.is_over
-    )
-    sessions = (each.session for each in (*agents, *at_work))
+    sessions = [agent.session for agent in notebook.agents.values()]
+    for agent in notebook.agents.values():
+        sub_agents = tuple(agent.sub_agents.agents.values())
+        sessions += [each.session for each in sub_agents if not each.is_over]
     return {session.agent: session.conversation.store for session in sessions}
 
 

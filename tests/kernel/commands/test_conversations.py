@@ -194,7 +194,7 @@ REFUSED = [
     "%%agent --new\nthe second ![](bad.png)\n",
     "%agent project activate /usr",
 ]
-TURNS = "[each.turns for each in conversations()]"
+TURNS = f"[each.turns for each in conversations() if each.id == {ID}]"
 
 
 def test_a_cell_that_is_refused_begins_no_new_conversation(place: Path) -> None:
@@ -202,15 +202,16 @@ def test_a_cell_that_is_refused_begins_no_new_conversation(place: Path) -> None:
     with kernel_in(place) as kernel:
         kernel.run(scripted("'Ok.'", "'Still.'", "'New.'"))
         assert kernel.run("%%agent\nthe first\n").status == "ok"
+        first = kernel.value(ID)
         for refused in REFUSED:
             assert kernel.run(refused).error == "UsageError", refused
         kernel.run("%config AgentMagics.cwd = '/usr'\nfrom agent_magics.app import conversations")
         assert kernel.run("%%agent --new\nthe second\n").error == "UsageError"
         kernel.run("%config AgentMagics.cwd = '.'")
         assert kernel.run("%%agent\nthe next\n").status == "ok"
-        assert kernel.value(TURNS) == "[2]"
+        assert kernel.value(f"{ID}, {TURNS}") == f"{first} [2]"
         assert kernel.run("%%agent --new\nthe last ![](gone.png)\n").text.count("gone.png") == 1
-        assert kernel.value(TURNS) == "[1, 2]"
+        assert kernel.value(TURNS) == "[1]"
 
 
 def test_a_conversation_of_another_workspace_goes_on_there(place: Path) -> None:
