@@ -300,7 +300,7 @@ class RuleBook:
             self._rewrite(text, trust=self.is_trusted)
         else:
             parse_rules(text, file.path, "user")
-            write_text(file.path, text)
+            write_text(Path(os.path.realpath(file.path)), text)  # where a link leads
             self.refresh()
 
     def _rewrite(self, text: str, *, trust: bool) -> None:

@@ -23,7 +23,9 @@ from agent_magics.protocol.errors import FatalError, clause, short_message
 
 # Characters of the instructions in one file.
 _LONGEST = 32 * 1024
-_LIMIT = re.compile(r"(?<!\w)(\w++)\s*+[:=]\s*+(\S++)")
+_LIMIT = re.compile(r"(\w++)\s*+[:=]\s*+(\S++)")
+_COMMENT = re.compile(r"(?<!\S)#.*")
+_LIMITS = {"requests": int, "tokens": int, "cost": float, "seconds": float}
 _KEYS = {"name", "description", "tools", "model", "budget", "python"}
 _PYTHON = {"": False, "scratch": False, "live": True}
 
@@ -178,15 +180,17 @@ def _tools(value: Value | None) -> tuple[str, ...] | None:
 
 def _budget(text: str) -> AgentBudget:
     """Return the limits in lines such as "tokens: 50000"."""
-    budget = AgentBudget()
-    for key, number in _LIMIT.findall(text):
-        try:
-            limit = {"requests": int, "tokens": int, "cost": float, "seconds": float}[key](number)
-        except (KeyError, ValueError):
-            raise ValueError(
-                "its budget has a limit that is none of requests, tokens, cost and seconds"
-            ) from None
-        if not 0 < limit < float("inf"):
-            raise ValueError("its budget has a limit that is not above 0")
-        budget = replace(budget, **{key: limit})
-    return budget
+    text = _COMMENT.sub("", text)
+    pairs = _LIMIT.findall(text)
+    try:
+        limits = {key: _LIMITS[key](number) for key, number in pairs}
+    except (KeyError, ValueError):
+        limits = {}
+    if len(limits) < len(pairs) or _LIMIT.sub("", text).strip():
+        raise ValueError(
+            "its budget is not of lines such as `tokens: 50000`, one at most for each of requests, "
+            "tokens, cost and seconds"
+        )
+    if not all(0 < limit < float("inf") for limit in limits.values()):
+        raise ValueError("its budget has a limit that is not above 0")
+    return replace(AgentBudget(), **limits)

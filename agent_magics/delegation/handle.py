@@ -8,6 +8,7 @@ from agent_magics.delegation.child import SubAgent
 from agent_magics.delegation.pool import AgentPool
 from agent_magics.engine.results.run import RunResult, summarise
 from agent_magics.engine.thread import EngineThread
+from agent_magics.protocol.events import TURN_ENDS, TurnAborted, TurnFailed
 
 
 class SubAgentHandle:
@@ -26,7 +27,13 @@ class SubAgentHandle:
 
     async def _outcome(self) -> RunResult:
         await asyncio.shield(self._agent.ended)
-        return summarise(self._agent.events, self._agent.turn_config.output)
+        agent, events = self._agent, [*self._agent.events]
+        if not any(isinstance(each, TURN_ENDS) for each in events):  # no turn of it has begun
+            is_stopped = agent.status == "stopped"
+            events += [
+                TurnAborted(reason=agent.problem) if is_stopped else TurnFailed(error=agent.problem)
+            ]
+        return summarise(events, agent.turn_config.output)
 
     @property
     def status(self) -> str:

@@ -246,7 +246,10 @@ class AgentPool:
         agent.turn_config = self._narrowed_again(agent, turn)
         # Once: a sub-agent may be told to go on again and again before it does.
         agent.unread += [each for each in messages if each not in agent.unread]
-        self._begin(agent, turn, call_id, self._go_on(agent))
+        if agent in self._work:  # which `_finish` is about to end
+            agent.following = lambda: self.go_on(agent, turn, call_id)
+        else:
+            self._begin(agent, turn, call_id, self._go_on(agent))
 
     def _narrowed_again(self, agent: SubAgent, turn: ParentTurn) -> TurnConfig:
         """Return the configuration with which a sub-agent can go on; raise where it cannot."""

@@ -119,11 +119,17 @@ class AgentCells:
         workspace = None if known is None or options.new else known.config.cwd
         reader = self._notebook.cell_reader
         prompt = reader.prompt(options, cell, workspace)
-        if options.new:  # what is refused costs no conversation
-            reader.settings_of(options)
-            read_type(options.output, self._notebook.shell.user_ns)
-        agent = self._notebook.agent_named(options.name, new=options.new)
-        return self._notebook.begin_run(agent, _pictures(agent, options, cell)), prompt
+        if options.new:
+            agent = self._notebook.agent_for(options.name, new=True)
+        else:
+            agent = self._notebook.agent_named(options.name)
+        pictures, missing = _pictures(agent, options, cell)
+        run = self._notebook.begin_run(agent, pictures)
+        if missing:
+            named = brief(", ".join(missing), 200)
+            note = f"Not sent, since the workspace has no such picture: {named}."
+            run.note(note, "warning")
+        return run, prompt
 
     @contextmanager
     def _run_of_plan(
@@ -143,6 +149,11 @@ class AgentCells:
     def _begin(self, run: CellRun, options: Namespace, prompt: str) -> TurnConfig:
         """Return the configuration of a cell's turn, when that begins."""
         agent = run.agent
+        if options.new:
+            with self._notebook.closing_unused(agent):
+                # First, so that what is refused costs no conversation.
+                self._notebook.cell_reader.turn(agent, options)
+                self._notebook.begin_with(agent)
         run.has_begun = True
         turn_config, notes = self._notebook.turn_config(agent, options, prompt)
         if not (notes or options.record or self._notebook.settings.record):
@@ -263,18 +274,17 @@ async def _map_behind(mapping: "MapCell", work: Coroutine[Any, Any, None]) -> No
         mapping.fail(short_message(error))
 
 
-def _pictures(agent: Agent, options: Namespace, cell: str) -> tuple[InputImage, ...]:
-    """Return the pictures that the cell names, where the model can see any."""
+def _pictures(
+    agent: Agent, options: Namespace, cell: str
+) -> tuple[tuple[InputImage, ...], list[str]]:
+    """Return the pictures that the cell names, where the model can see any, and those missing."""
     settings = agent.settings
     forms = tools_config(options.model or settings.model, settings.features)
     if not forms.view_image:
-        return ()
+        return (), []
     workspace = agent.config.cwd
-    if missing := missing_pictures(cell, workspace):
-        named = brief(", ".join(missing), 200)
-        note = f"Not sent, since the workspace has no such picture: {named}."
-        agent.session.conversation.notes.append(note)
-    return read_pictures(cell, workspace, agent.read_judge())
+    pictures = read_pictures(cell, workspace, agent.read_judge())
+    return pictures, missing_pictures(cell, workspace)
 
 
 def _at_work(agent: Agent) -> str:

@@ -6,7 +6,8 @@ import os
 import sys
 import uuid
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -143,19 +144,47 @@ class NotebookAgents:
         Args:
             name: the agent's; "" is that of the settings.
             new: whether its conversation begins anew.
+
+        Raises:
+            FatalError: a setting is invalid, or the agent is at work on what is to end; no
+                conversation has ended.
         """
+        agent = self.agent_for(name, new=new)
+        if new or agent.name not in self.agents:
+            self.begin_with(agent)
+        return agent
+
+    def agent_for(self, name: str, *, new: bool) -> Agent:
+        """Return the agent of that name, or one with which `begin_with` may begin."""
         given, name = self.given(), name or self.settings.name
         agent = self.agents.get(name)
-        if agent is not None and new:
-            agent.reset()
-            if agent.is_elsewhere(given):  # its conversation has ended, so nothing is lost
-                agent.close()
-                agent = None
-        if agent is None:
-            cwd = {key: given.values[key] for key in ("cwd",) if key in given.values}
-            agent = self.agents[name] = Agent(name=name, **cwd)
+        if agent is None or (new and agent.is_elsewhere(given)):
+            agent = Agent(name=name, **{k: given.values[k] for k in ("cwd",) if k in given.values})
         agent.use(Source(given.name, {**given.values, "name": name}))
         return agent
+
+    def begin_with(self, agent: Agent) -> None:
+        """End the conversation of the agent's name; go on with this agent, new or the same.
+
+        Raises:
+            FatalError: the one that has the name is at work.
+        """
+        before = self.agents.get(agent.name)
+        if before is not None:
+            before.reset()
+        self.agents[agent.name] = agent
+        if before is not None and before is not agent:
+            before.close()
+
+    @contextmanager
+    def closing_unused(self, agent: Agent) -> Iterator[None]:
+        """Close an agent that is not in use yet where the work in this context fails."""
+        try:
+            yield
+        except BaseException:
+            if self.agents.get(agent.name) is not agent:
+                agent.close()
+            raise
 
     @property
     def workspace(self) -> Path:

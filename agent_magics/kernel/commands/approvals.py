@@ -1,7 +1,6 @@
 """``%agent approvals``: lists grants and rules, takes them back, trusts the project's rules."""
 
-from agent_magics.app import Agent
-from agent_magics.approval.grants import Grant
+from agent_magics.approval.grants import ApprovalStore, Grant
 from agent_magics.approval.rules import RuleBook
 from agent_magics.approval.rules_file import Rule
 from agent_magics.kernel.commands.words import Command
@@ -11,18 +10,31 @@ from agent_magics.render.markdown import code_span
 from agent_magics.render.tables import table
 
 
-def _approvals_of(agent: Agent, book: RuleBook) -> list[Grant | Rule]:
-    """Return all grants and rules that %agent approvals lists, in its order."""
-    return [*agent.session.conversation.store.of_all, *book.project.rules, *book.user.rules]
+def _approvals_of(notebook: NotebookAgents, book: RuleBook) -> list[tuple[Grant | Rule, str]]:
+    """Return all grants, with whose they are, and rules that %agent approvals lists, in order."""
+    grants = [(one, name) for name, store in _stores(notebook).items() for one in store.of_all]
+    return [*grants, *((rule, "") for rule in (*book.project.rules, *book.user.rules))]
+
+
+def _stores(notebook: NotebookAgents) -> dict[str, ApprovalStore]:
+    """Return the grants of the notebook's agents by their names, and of sub-agents by path."""
+    sessions = [agent.session for agent in notebook.agents.values()]
+    for agent in notebook.agents.values():
+        sub_agents = tuple(agent.sub_agents.agents.values())
+        sessions += [each.session for each in sub_agents if not each.is_over]
+    return {session.agent: session.conversation.store for session in sessions}
 
 
 def _listing(notebook: NotebookAgents) -> str:
     agent = notebook.agent_named()
     book = RuleBook(agent.config.cwd, agent.config.writable_roots)
-    listed = _approvals_of(agent, book)
+    listed = _approvals_of(notebook, book)
     if not listed:
         return "Nothing is allowed beyond the policy, and there are no rules."
-    rows = [(str(n), *_approval_row(one, book)) for n, one in enumerate(listed, 1)]
+    rows = [
+        (str(n), *_approval_row(one, book, "" if name == agent.name else name))
+        for n, (one, name) in enumerate(listed, 1)
+    ]
     text = table(("", "What", "Decision", "Holds", "Where it stands"), rows)
     if book.withheld:
         text += (
@@ -32,10 +44,11 @@ def _listing(notebook: NotebookAgents) -> str:
     return text + "\n\n`%agent approvals revoke N` takes one back."
 
 
-def _approval_row(one: Grant | Rule, book: RuleBook) -> tuple[str, str, str, str]:
+def _approval_row(one: Grant | Rule, book: RuleBook, agent: str = "") -> tuple[str, str, str, str]:
     if isinstance(one, Grant):
-        asker = f", for {code_span(one.asker)}" if one.asker else ""
-        return code_span(one.target), "allow", f"in this {one.scope}{asker}", "memory"
+        holds = f"in this {one.scope}" + (f", agent {code_span(agent)}" if agent else "")
+        holds += f", for {code_span(one.asker)}" if one.asker else ""
+        return code_span(one.target), "allow", holds, "memory"
     decision = f"{one.decision}, outside the sandbox" if one.sandbox == "bypass" else one.decision
     holds = "not trusted" if one in book.withheld else "always"
     holds = holds if one.agent == "*" else f"{holds}, agent {one.agent}"
@@ -52,17 +65,19 @@ def _revoke(notebook: NotebookAgents, number: int = 0) -> str:
     """
     agent = notebook.agent_named()
     book = RuleBook(agent.config.cwd)
-    listed = _approvals_of(agent, book)
+    listed = _approvals_of(notebook, book)
     if not number:
         # From the last to the first, so that the numbers of rules in a file stay right.
-        chosen = [one for one in reversed(listed) if isinstance(one, Grant) or one.by_answer]
+        chosen = [
+            each for each in reversed(listed) if isinstance(each[0], Grant) or each[0].by_answer
+        ]
     elif number <= len(listed):
         chosen = [listed[number - 1]]
     else:
         raise FatalError("%agent approvals revoke N: N is a number from %agent approvals, or all.")
-    for one in chosen:
+    for one, name in chosen:
         if isinstance(one, Grant):
-            agent.session.conversation.store.of(one.asker).revoke(one.fingerprint)
+            _stores(notebook)[name].of(one.asker).revoke(one.fingerprint)
             continue
         try:
             book.remove(one)

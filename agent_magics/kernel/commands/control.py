@@ -133,8 +133,9 @@ def _show_history(_notebook: NotebookAgents, agent: Agent) -> str:
 
 def _history_line(item: Any) -> str:
     match item:
-        case UserMessage(content=content):
-            return f"**You:** {brief_line(text_of(content), _HISTORY_WIDTH)}"
+        case UserMessage(content=content, role=role):
+            who = "You" if role == "user" else "Told"
+            return f"**{who}:** {brief_line(text_of(content), _HISTORY_WIDTH)}"
         case AssistantMessage(text=text):
             return f"**Agent:** {brief_line(text, _HISTORY_WIDTH)}"
         case FunctionCall(name=name, arguments=arguments):

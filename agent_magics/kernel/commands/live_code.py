@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from agent_magics.app import Agent
@@ -40,15 +41,25 @@ def _export(notebook: NotebookAgents, agent: Agent, file: str) -> str:
     if path.suffix != ".ipynb":
         raise FatalError(f"%agent export {file}: the file's name has to end in .ipynb.")
     cells = redact(notebook.secrets, _notebook_of(codes))
+    text = json.dumps(cells, ensure_ascii=False, indent=1) + "\n"
     try:
-        with path.open("x", encoding="utf-8") as opened:
-            json.dump(cells, opened, ensure_ascii=False, indent=1)
-            opened.write("\n")
+        _create(path, text.encode("utf-8", "backslashreplace"))  # half a character, as JSON has it
     except FileExistsError:
         raise FatalError(f"{path} exists and is left as it is; choose another name.") from None
     except OSError as error:
         raise FatalError(f"{path} cannot be written: {clause(error)}.") from None
     return f"{number_of(len(codes), 'cell')} written to {code_span(str(path))}."
+
+
+def _create(path: Path, content: bytes) -> None:
+    """Write a new file; leave none where that fails."""
+    with path.open("xb") as opened:
+        try:
+            opened.write(content)
+            opened.flush()
+        except BaseException:
+            path.unlink()
+            raise
 
 
 def undo_variables(notebook: NotebookAgents, _agent: Agent) -> str:

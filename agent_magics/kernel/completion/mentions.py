@@ -108,7 +108,8 @@ def find_variables(
     names = sorted(
         name
         for name, value in list(namespace.items())
-        if name.startswith(begun)
+        if type(name) is str  # code may have put in others
+        and name.startswith(begun)
         and not name.startswith("_")
         and name not in own
         and kind_of(value) not in _NO_DATA

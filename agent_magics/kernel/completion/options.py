@@ -95,6 +95,6 @@ def _values_of(option: str, namespace: Mapping[str, Any]) -> Iterable[str]:
         return (
             name
             for name, value in list(namespace.items())
-            if issubclass(type(value), wanted) and not name.startswith("_")
+            if issubclass(type(value), wanted) and type(name) is str and name[:1] != "_"
         )
     return ()

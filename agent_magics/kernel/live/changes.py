@@ -92,7 +92,7 @@ class Watch:
         return {
             name: value
             for name, value in tuple(self._namespace.items())
-            if name[:1] != "_" and name not in hidden
+            if type(name) is str and name[:1] != "_" and name not in hidden
         }
 
     def end(self, others: Collection[str] = ()) -> RunChange:

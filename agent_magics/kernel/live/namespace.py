@@ -343,6 +343,6 @@ def own_tools(namespace: Mapping[str, Any]) -> list[Any]:
     found = {
         id(value): value
         for name, value in list(namespace.items())
-        if not name.startswith("_") and is_tool(value) and not value.tool_options.own
+        if type(name) is str and name[:1] != "_" and is_tool(value) and not value.tool_options.own
     }
     return list(found.values())

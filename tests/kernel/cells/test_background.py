@@ -133,6 +133,18 @@ def test_a_second_cell_is_queued_and_runs_in_order(kernel: Kernel) -> None:
     assert kernel.value("answer") == "Second."
 
 
+def test_a_new_conversation_waits_for_the_end_of_the_one_before(kernel: Kernel) -> None:
+    _prepare(kernel, "Call('wait_for_gate')", repr("It opened."), repr("Anew."))
+    assert kernel.run(CELL).status == "ok"
+    second = "%%agent --new --background --into anew\nMe too.\n"
+    assert "Queued" in kernel.run(second, notebook=True, allow_stdin=True).text
+    assert kernel.value(f"len({HISTORY}) > 0, {BUSY}") == "True True"
+    kernel.run("gate.set()")
+    kernel.run(UNTIL.format("'anew' not in globals()"))
+    assert kernel.value("answer, anew") == "It opened. Anew."
+    assert kernel.value(f"{HISTORY}[0].content") == "Me too."
+
+
 def test_a_cell_that_waits_can_be_interrupted(kernel: Kernel) -> None:
     _prepare(kernel, "Call('wait_for_gate')", repr("It opened."), repr("Next."))
     assert kernel.run(CELL).status == "ok"

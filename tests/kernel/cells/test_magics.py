@@ -398,6 +398,17 @@ def test_an_approval_can_be_taken_back(kernel: Kernel) -> None:
     assert kernel.run(AGENT).tool("python")["status"] == "denied"
 
 
+def test_an_approval_of_another_agent_is_listed_and_taken_back(kernel: Kernel) -> None:
+    code = "Call('python', {'code': '1'})"
+    _prepare(kernel)
+    kernel.run(scripted(code, DONE, code, DONE, name="other"))
+    kernel.run("%agent answer approve_for_session")
+    kernel.run("%%agent --name other\nGo.\n")
+    assert "in this session, agent `other`" in kernel.run("%agent approvals").markdown
+    assert "other" not in kernel.run("%agent approvals revoke all").markdown
+    assert kernel.run("%%agent --name other\nGo.\n").tool("python")["status"] == "denied"
+
+
 def _write_rules(kernel: Kernel, text: str) -> None:
     kernel.run(
         "from pathlib import Path\nfolder = Path('.agent_magics'); folder.mkdir(exist_ok=True)\n"

@@ -186,13 +186,55 @@ def test_back_to_before_a_turn_after_one_question(place: Path) -> None:
         assert kernel.run("%agent rewind soon").error == "UsageError"
 
 
-@pytest.mark.parametrize("option", ["--replay none.agent.jsonl", "--output NoType"])
-def test_a_cell_that_is_refused_begins_no_new_conversation(place: Path, option: str) -> None:
+REFUSED = [
+    "%%agent --new --replay none.agent.jsonl\nthe second\n",
+    "%%agent --new --output NoType\nthe second\n",
+    "%%agent --new --tools nonsense\nthe second\n",
+    "%%agent --new --model no-such --max-cost 1\nthe second\n",
+    "%%agent --new\nthe second ![](bad.png)\n",
+    "%agent project activate /usr",
+]
+TURNS = f"[each.turns for each in conversations() if each.id == {ID}]"
+
+
+def test_a_cell_that_is_refused_begins_no_new_conversation(place: Path) -> None:
+    (place / "bad.png").write_bytes(b"no picture")
     with kernel_in(place) as kernel:
-        kernel.run(scripted("'Ok.'", "'New.'"))
+        kernel.run(scripted("'Ok.'", "'Still.'", "'New.'"))
         assert kernel.run("%%agent\nthe first\n").status == "ok"
-        assert kernel.run(f"%%agent --new {option}\nthe second\n").error == "UsageError"
-        assert "the first" in kernel.run("%agent history").text
+        first = kernel.value(ID)
+        for refused in REFUSED:
+            assert kernel.run(refused).error == "UsageError", refused
+        kernel.run("%config AgentMagics.cwd = '/usr'\nfrom agent_magics.app import conversations")
+        assert kernel.run("%%agent --new\nthe second\n").error == "UsageError"
+        kernel.run("%config AgentMagics.cwd = '.'")
+        assert kernel.run("%%agent\nthe next\n").status == "ok"
+        assert kernel.value(f"{ID}, {TURNS}") == f"{first} [2]"
+        assert kernel.run("%%agent --new\nthe last ![](gone.png)\n").text.count("gone.png") == 1
+        assert kernel.value(TURNS) == "[1]"
+
+
+def test_a_conversation_of_another_workspace_goes_on_there(place: Path) -> None:
+    there = place / "there"
+    there.mkdir()
+    other = f"Agent(ScriptedModel(['Seen.']), cwd={str(there)!r})"
+    with kernel_in(place) as kernel:
+        kernel.run(scripted("'One.'"))
+        kernel.run(f"other = {other}\nother.run_sync('Look.')\nfound = other.conversation_id")
+        kernel.run(f"%config AgentMagics.cwd = {str(place)!r}")
+        assert kernel.run("%%agent\nCount.\n").status == "ok"
+        mine, found = (kernel.value(each).strip("'") for each in (ID, "found"))
+        assert "is open in another kernel" in kernel.run(f"%agent resume {found}").text
+        assert kernel.value(ID).strip("'") == mine
+        kernel.run("other.close()")
+        assert "Resumed: `Look.`" in kernel.run(f"%agent resume {found}").text
+        kernel.run(f"{AGENTS}['default']._models.given = ScriptedModel(['More.'])")
+        assert "More." in kernel.run("%%agent\nGo on.\n").text
+        agent = f"{AGENTS}['default']"
+        assert (
+            kernel.value(f"{agent}.conversation_id, str({agent}.config.cwd)") == f"{found} {there}"
+        )
+        assert "Resumed: `Count.`" in kernel.run(f"%agent resume {mine}").text
 
 
 def test_a_rewind_of_another_conversation_is_not_redone(place: Path) -> None:

@@ -8,11 +8,13 @@ from types import SimpleNamespace
 import pytest
 
 from agent_magics import Agent, Call, ToolContext, tool
+from agent_magics.approval.grants import Grant
 from agent_magics.delegation.turn_agents import TurnAgents
 from agent_magics.dispatch.turn import AgentBudget
+from agent_magics.kernel.commands.approvals import APPROVALS
 from agent_magics.kernel.commands.conversations.sub_agents import SUB_AGENTS
 from agent_magics.kernel.overview import _helpers
-from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.items import UserMessage
 from tests.support.models.tree import TreeModel
 from tests.support.turns import PATIENCE, outputs, sticking
@@ -214,11 +216,11 @@ def test_those_that_go_on_are_replayed_whatever_order_they_end_in(go_on, tmp_pat
 
 
 @contextmanager
-def at_work(*more):
+def at_work(*more, **options):
     """Start a sub-agent that sticks in its first call; yield its agent, the model and itself."""
     begun, stick = sticking()
     model = TreeModel(main=[spawn(), "On its way.", "I see."], explore_1=[Call("stick"), *more])
-    with agent_with(model, stick) as agent:
+    with agent_with(model, stick, **options) as agent:
         agent.run_sync("Go.")
         assert begun.wait(PATIENCE)
         yield agent, model, agent.sub_agents.agents["explore-1"]
@@ -228,13 +230,75 @@ def on_loop(agent, work):
     return agent.session.engine.spawn(work).result(PATIENCE)
 
 
+def notebook_of(own, *others):
+    """Return what stands for a notebook with these agents."""
+    agents = {each.name: each for each in (own, *others)}
+    return SimpleNamespace(agent_named=lambda: own, agents=agents)
+
+
+def test_those_of_every_agent_are_listed_and_stopped():
+    with at_work() as (agent, _, child), at_work(name="trial") as (trial, _, other):
+        notebook = notebook_of(agent, trial)
+        listed = SUB_AGENTS.act(notebook, [])
+        assert "`explore-1`" in listed and "`trial/explore-1`" in listed
+        with pytest.raises(FatalError, match="default/explore-1 or trial/explore-1"):
+            SUB_AGENTS.act(notebook, ["stop", "explore-1"])
+        SUB_AGENTS.act(notebook, ["stop", "trial/explore-1"])
+        on_loop(trial, ended(other))
+        assert (child.status, other.status) == ("running", "stopped")
+        SUB_AGENTS.act(notebook, ["stop", "explore-1"])
+        on_loop(agent, ended(child))
+        assert child.problem == "stopped by the person"
+
+
+def test_what_is_allowed_to_a_sub_agent_is_listed_and_taken_back():
+    with at_work() as (agent, _, child):
+        child.session.conversation.store._keep(Grant("f", "make", "session"))
+        listed = APPROVALS.act(notebook_of(agent), [])
+        assert "in this session, agent `default/explore-1`" in listed
+        assert "Nothing is allowed" in APPROVALS.act(notebook_of(agent), ["revoke", "all"])
+
+
+async def ended(child):
+    await child.ended
+
+
 def test_one_at_work_is_listed_from_any_thread():
     with at_work() as (agent, _, _child):
         lines = [
-            SUB_AGENTS.act(SimpleNamespace(agent_named=lambda: agent), []),
+            SUB_AGENTS.act(notebook_of(agent), []),
             *map(str, _helpers(agent)),
         ]
     assert all("explore-1" in line and "running: stick" in line for line in lines), lines
+
+
+@pytest.mark.parametrize("stops", [False, True], ids=["goes on", "is stopped"])
+def test_a_message_as_it_ends_is_read_and_its_report_comes(stops):
+    async def send_at_the_end(agent, child):
+        turn, pool, said = child.link.turn, agent.sub_agents, []
+
+        def send():
+            said.append(TurnAgents(pool, turn).send("explore-1", "More.", "call", interrupt=False))
+            if stops:
+                pool.stop(child, "stopped again")
+
+        def end(status, problem):
+            del child.end
+            child.end(status, problem)
+            asyncio.get_running_loop().call_soon(send)  # before the pool hears of it
+
+        child.end = end
+        pool.stop(child, "enough")
+        await child.ended
+        return said
+
+    with at_work("More of it.") as (agent, _, child):
+        assert on_loop(agent, send_at_the_end(agent, child)) == [
+            "explore-1 goes on with your message."
+        ]
+        agent.run_sync("And?")
+    assert child.status == ("stopped" if stops else "completed")
+    assert [("More of it." in text) is not stops for text in reports(agent)] == [True]
 
 
 STOPS = {

@@ -1,7 +1,6 @@
 """Sub-agents of a conversation that is resumed: ended ones are known, stopped ones can go on."""
 
 import shutil
-from types import SimpleNamespace
 
 from agent_magics import Agent, Call, conversations, tool
 from agent_magics.kernel.commands.conversations.sub_agents import SUB_AGENTS
@@ -10,6 +9,7 @@ from agent_magics.protocol.items import Usage, UserMessage
 from agent_magics.records.places import rollout_folder
 from tests.support.models.tree import TreeModel
 from tests.support.turns import PATIENCE, outputs, sticking
+from tests.turns.delegation.test_messages import notebook_of
 from tests.turns.delegation.test_spawning import agent_with, reports, spawn, wait
 
 
@@ -147,7 +147,7 @@ def test_one_of_an_earlier_kernel_that_cannot_go_on_hides_no_other(tmp_path, mon
 def test_the_person_sees_those_of_an_earlier_kernel(tmp_path, monkeypatch):
     conversation = killed(tmp_path, monkeypatch)
     with Agent.resume(conversation, TreeModel(), ["coding"]) as agent:
-        text = SUB_AGENTS.act(SimpleNamespace(agent_named=lambda: agent), [])
+        text = SUB_AGENTS.act(notebook_of(agent), [])
         helpers = [*_helpers(agent)]
     assert "explore-1" in text and "stopped (its kernel has ended)" in text
     assert "0 at work, 4 at a time; 1 started of" in text

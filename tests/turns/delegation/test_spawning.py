@@ -278,6 +278,15 @@ def test_a_handle_is_closed():
     assert (result.status, result.error) == ("aborted", "closed by the program")
 
 
+def test_one_that_is_closed_before_it_begins_says_why():
+    model = TreeModel(**{f"explore_{n}": [Call("stick")] for n in range(1, AT_A_TIME + 1)})
+    with agent_with(model, stick) as agent:
+        handles = [agent.spawn("Look.") for _ in range(AT_A_TIME + 1)]
+        handles[-1].close()
+        result = handles[-1].result(PATIENCE)
+    assert (result.status, result.error) == ("aborted", "closed by the program")
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

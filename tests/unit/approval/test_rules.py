@@ -460,6 +460,14 @@ def test_a_rule_is_taken_back_and_the_rest_stays_trusted(book):
         held.remove(own)
 
 
+def test_a_rule_is_taken_back_where_the_persons_own_link_leads(book, tmp_path):
+    held = book(user=rule("command", ["make"], "allow"))
+    kept = user_rules_file().rename(tmp_path / "dotfiles.toml")
+    user_rules_file().symlink_to(kept)
+    held.remove(held.user.rules[0])
+    assert user_rules_file().is_symlink() and "make" not in kept.read_text()
+
+
 def test_a_rule_that_another_kernel_has_moved_is_taken_back(book):
     text = rule("command", ["make"], "allow") + GIT
     here, there = book(user=text), book(user=text)

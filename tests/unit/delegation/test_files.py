@@ -2,6 +2,7 @@
 
 import os
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -57,6 +58,12 @@ def test_a_file_describes_a_type():
     assert not kind.reads_only
 
 
+def test_what_is_commented_out_of_a_budget_does_not_hold():
+    lines = b"budget:\n  # requests: 2\n  tokens: 5 # was: 900\n#seconds: 3\n"
+    kind = parse_type("x", b"---\ndescription: x\n" + lines + b"---\n")
+    assert kind.budget == replace(DEFAULT_BUDGET, tokens=5)
+
+
 def test_one_without_tools_only_reads():
     assert parse_type("x", b"---\ndescription: looks\n---\n").reads_only
 
@@ -93,6 +100,10 @@ HOSTILE = {
     "a budget that is no number": b"---\ndescription: x\nbudget: cost=nan\n---\n",
     "a budget below zero": b"---\ndescription: x\nbudget: tokens=-1\n---\n",
     "another budget": b"---\ndescription: x\nbudget: depth=5\n---\n",
+    "a budget of a number": b"---\ndescription: x\nbudget: 50000\n---\n",
+    "a budget of words": b"---\ndescription: x\nbudget:\n  tokens 50000\n---\n",
+    "a limit in another's name": b"---\ndescription: x\nbudget:\n  max-tokens: 5\n---\n",
+    "a limit twice": b"---\ndescription: x\nbudget:\n  tokens: 1\n  tokens: 2\n---\n",
     "an anchor": b"---\ndescription: &a x\n---\n",
     "a tag": b"---\ndescription: !!python/object x\n---\n",
     "a key twice": b"---\ndescription: x\ndescription: y\n---\n",

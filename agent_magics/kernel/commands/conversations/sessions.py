@@ -65,8 +65,11 @@ def _resume(notebook: NotebookAgents, which: str = "") -> str:
             raise FatalError(
                 f"This is the conversation of agent {name!r} here: a %%agent cell goes on with it."
             )
-    agent = _agent_for(notebook, chosen)
-    agent.session.resume(chosen.id, notebook.shell.user_ns)
+    agent = notebook.agent_named()
+    if Path(chosen.cwd) == agent.settings.cwd or not Path(chosen.cwd).is_dir():
+        agent.session.resume(chosen.id, notebook.shell.user_ns)
+    else:
+        agent = _resumed_elsewhere(notebook, chosen)
     notes = agent.session.conversation.take_notes()
     turns = number_of(chosen.turns, "turn")
     lines = [
@@ -97,17 +100,21 @@ def _what_went(conversation: Conversation) -> list[str]:
     return found
 
 
-def _agent_for(notebook: NotebookAgents, chosen: RecordedConversation) -> Agent:
-    """Return the notebook's agent, in the conversation's workspace if that exists."""
-    name = notebook.settings.name
-    agent = notebook.agent_named(name)
-    if Path(chosen.cwd) == agent.settings.cwd or not Path(chosen.cwd).is_dir():
-        return agent
-    if agent.session.busy:
-        raise FatalError(f"Agent {name!r} is at work; wait for it, or interrupt it.")
-    agent.close()
-    notebook.agents[name] = Agent(name=name, cwd=chosen.cwd)
-    return notebook.agent_named(name)
+def _resumed_elsewhere(notebook: NotebookAgents, chosen: RecordedConversation) -> Agent:
+    """Resume a conversation in its own workspace; return its agent, now the notebook's own."""
+    agent = Agent(name=notebook.settings.name, cwd=chosen.cwd)
+    before = notebook.settings.cwd
+    with notebook.closing_unused(agent):
+        try:
+            if "cwd" in notebook.given().values:  # which would keep it where it was
+                notebook.settings.cwd = chosen.cwd
+            agent.use(notebook.given())
+            agent.session.resume(chosen.id, notebook.shell.user_ns)
+            notebook.begin_with(agent)
+        except BaseException:
+            notebook.settings.cwd = before
+            raise
+    return agent
 
 
 def _chosen(notebook: NotebookAgents, which: str) -> RecordedConversation:

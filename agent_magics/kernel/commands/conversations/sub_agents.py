@@ -16,25 +16,31 @@ HEAD = ("Sub-agent", "Task", "State", "Requests", "Tokens", "Cost", "Seconds", "
 
 
 def _listing(notebook: NotebookAgents) -> str:
-    agent = notebook.agent_named()
-    pool, found = agent.sub_agents, find_types(agent.config.cwd)
-    rows = [_row(each) for each in pool.states]
+    own = notebook.agent_named()
+    found = find_types(own.config.cwd)
+    rows, limits = list[tuple[str, ...]](), [own.sub_agents.limits]
+    for agent in notebook.agents.values():
+        states = agent.sub_agents.states
+        prefix = "" if agent is own else f"{agent.name}/"
+        rows += [_row(each, prefix) for each in states]
+        if states and agent is not own:
+            limits.append(f"Of {code_span(agent.name)}: {agent.sub_agents.limits}")
     types = [
         (code_span(each.name), harmless_prose(each.description)) for each in found.types.values()
     ]
     parts = [table(HEAD, rows) if rows else "No sub-agent has been started."]
     parts += [
-        pool.limits,
+        *limits,
         table(("Type", "What it is for"), types),
         *map(code_span, found.problems),
     ]
     return "\n\n".join(parts)
 
 
-def _row(each: SubAgentChanged) -> tuple[str, ...]:
+def _row(each: SubAgentChanged, prefix: str) -> tuple[str, ...]:
     doing = f": {each.doing}" if each.doing else f" ({each.problem})" if each.problem else ""
     return (
-        code_span(each.sub_agent),
+        code_span(prefix + each.sub_agent),
         code_span(one_line(each.task)),
         code_span(f"{each.status}{doing}"),
         str(each.requests),
@@ -46,11 +52,19 @@ def _row(each: SubAgentChanged) -> tuple[str, ...]:
 
 
 def _stop(notebook: NotebookAgents, name: str) -> str:
-    agent = notebook.agent_named()
-    found = agent.sub_agents.agents.get(name)
-    if found is None or found.is_over:
+    found = [
+        (agent, each)
+        for agent in notebook.agents.values()
+        for each in tuple(agent.sub_agents.agents.values())
+        if name in (each.name, each.path) and not each.is_over
+    ]
+    if not found:
         raise FatalError(f"No sub-agent {name!r} is at work; %agent agents lists them.")
-    agent.session.engine.post(agent.sub_agents.stop_by_person, name)
+    if len(found) > 1:
+        paths = " or ".join(each.path for _, each in found)
+        raise FatalError(f"Several sub-agents {name!r} are at work; stop one by its path: {paths}.")
+    [(agent, chosen)] = found
+    agent.session.engine.post(agent.sub_agents.stop_by_person, chosen.id)
     return f"{code_span(name)} is stopped."
 
 

@@ -17,6 +17,7 @@ from agent_magics.protocol.items import (
 
 ITEMS = [
     (UserMessage("Go."), "**You:** Go."),
+    (UserMessage("A report.", "developer"), "**Told:** A report."),
     (Reasoning(("Hm.",)), ""),
     (WebSearchCall({"type": "search", "query": "cats"}), '**web_search** `searched "cats"`'),
     (FunctionCall("c", "shell", '{"command": ["ls"]}'), "**shell** `ls`"),

@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import pandas as pd
 import polars as pl
@@ -42,6 +42,13 @@ def test_variables_are_offered_with_type_and_shape() -> None:
     ]
     for elsewhere in ("%%agent\nme@sal", "sum(@sal", "x = 1\n%%agent\n@sal"):
         assert not offered(elsewhere, **people)
+
+
+def test_what_code_has_put_beside_the_names_is_passed_over() -> None:
+    namespace: dict[object, object] = {5: 6, "sales": [1]}
+    for cell in ("%%agent\n@sal", "%%agent --map sal"):
+        _, found = complete_cell(cell, len(cell), PARSER, cast("dict[str, object]", namespace))
+        assert [each.text for each in found] in (["sales"], ["{{sales}}"])
 
 
 ROWS = {"text": ["a"], "a title": ["b"], "tone": ["c"]}

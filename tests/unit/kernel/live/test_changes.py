@@ -45,6 +45,10 @@ def test_rebinding_is_seen_and_put_back():
     assert visible(namespace) == {"a": 1, "b": 2, "c": 3}
 
 
+def test_what_is_no_name_is_passed_over():
+    assert ran("globals()[5] = a = 6", {4: 5}).added == ("a",)
+
+
 def test_nothing_changed_is_nothing():
     namespace = {"a": [1, {"b": 2}]}
     assert not ran("print\na\nc = 1\ndel c", namespace)

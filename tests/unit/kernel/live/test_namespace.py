@@ -1,10 +1,12 @@
 """What stands in a prompt for `{{expression}}`."""
 
 import ast
+from typing import Any
 
 import pytest
 
-from agent_magics.kernel.live.namespace import interpolate
+from agent_magics import tool
+from agent_magics.kernel.live.namespace import interpolate, own_tools
 from agent_magics.kernel.live.tools import AwaitedTools
 
 
@@ -23,6 +25,17 @@ def test_a_value_reads_as_itself_and_not_as_what_a_tool_has_done(
     expression: str, text: str
 ) -> None:
     assert interpolate(f"<{{{{{expression}}}}}>", {}) == f"<{text}>"
+
+
+def test_own_tools_are_found_beside_what_is_no_name() -> None:
+    @tool
+    def mine() -> str:
+        """Do nothing."""
+        return ""
+
+    namespace: dict[Any, Any] = {5: mine, "_mine": mine}
+    assert own_tools(namespace) == []
+    assert own_tools({**namespace, "mine": mine}) == [mine]
 
 
 @pytest.mark.parametrize(
