@@ -121,8 +121,7 @@ class PartitionFiles(Parts):
         columns = self._columns.columns
         kinds = {ROW: "integer", **kinds_of(columns)}
         meta = _pandas(arrow_table(kinds, {**values_of(columns, ()), ROW: []}))
-        paths = PartFiles(self.place).paths_up_to(self._last)
-        return dd.from_map(_read_file, paths, place=self.place, meta=meta)
+        return dd.from_map(_read_file, self._paths(), place=self.place, meta=meta)
 
 
 def _read_file(path: str, place: str) -> Any:
