@@ -121,7 +121,9 @@ class PartitionFiles(Parts):
         columns = self._columns.columns
         kinds = {ROW: "integer", **kinds_of(columns)}
         meta = _pandas(arrow_table(kinds, {**values_of(columns, ()), ROW: []}))
-        return dd.from_map(_read_file, self._paths(), place=self.place, meta=meta)
+        if not (paths := self._paths()):
+            return dd.from_pandas(meta, npartitions=1)
+        return dd.from_map(_read_file, paths, place=self.place, meta=meta)
 
 
 def _read_file(path: str, place: str) -> Any:

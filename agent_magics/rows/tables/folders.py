@@ -7,6 +7,8 @@ import errno
 import io
 import os
 import re
+import time
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,6 +19,8 @@ from agent_magics.protocol.errors import FatalError, typed_message
 from agent_magics.rows.tables.columns import ERROR
 from agent_magics.rows.tables.files import NEEDS
 
+# Seconds after which nobody writes a file any more: a killed kernel has left it.
+UNUSED = 3600
 _PARTS = "part-[0-9]*.parquet"
 _PART = re.compile(r"part-(\d+)\.parquet\Z", re.ASCII)
 
@@ -44,6 +48,10 @@ class PartFiles:
         folder = typed_path(place)
         folder.mkdir(parents=True, exist_ok=True)
         self.place = self._folder = str(folder)
+        for beside in folder.glob("part-*.part"):
+            with suppress(OSError):  # another kernel was faster, or it may not be removed
+                if beside.lstat().st_mtime < time.time() - UNUSED:
+                    beside.unlink()
 
     def paths(self) -> list[str]:
         """Return the files that are there, in order."""
@@ -82,7 +90,9 @@ class PartFiles:
             paths = _regular(paths)
         with _told():
             # Names of folders such as "year=2024" are no columns.
-            return pq.ParquetDataset(paths, filesystem=self._remote, partitioning=None).read(columns)
+            return pq.ParquetDataset(paths, filesystem=self._remote, partitioning=None).read(
+                columns
+            )
 
     def write(self, number: int, table: Any) -> None:
         """Write one file atomically."""
@@ -96,8 +106,8 @@ class PartFiles:
                 self._remote.pipe_file(f"{self._folder}/{name}", buffer.getvalue())
             return
         path = Path(self._folder, name)
-        beside = path.with_suffix(".part")
-        beside.unlink(missing_ok=True)  # what a killed kernel has left
+        # Of one name for each who writes: two kernels may.
+        beside = path.with_suffix(f".{uuid.uuid4().hex}.part")
         made = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
         try:
             with os.fdopen(made, "wb") as file:
