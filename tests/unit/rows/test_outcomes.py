@@ -46,6 +46,6 @@ def test_a_call_that_ends_early_replaces_parts_with_fewer_answers(tmp_path):
 
 
 def test_a_call_with_fewer_rows_leaves_no_others(tmp_path):
-    written(tmp_path, {number: "first" for number in range(35)})
-    assert written(tmp_path, {number: "second" for number in range(12)}).num_rows == 12
+    written(tmp_path, dict.fromkeys(range(35), "first"))
+    assert written(tmp_path, dict.fromkeys(range(12), "second")).num_rows == 12
     assert found(tmp_path) == ["second"] * 12
