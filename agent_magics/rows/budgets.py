@@ -8,7 +8,7 @@ from statistics import fmean, stdev
 
 from agent_magics.models.providers.catalog import dollars
 from agent_magics.protocol.errors import FatalError
-from agent_magics.rows.progress import Progress
+from agent_magics.rows.progress import BAD_ROW, Progress
 
 # Questions before a rate of errors says anything; before none has an answer yet, it is hopeless.
 LEAST_ASKED, HOPELESS = 20, 50
@@ -60,7 +60,8 @@ class Budgets:
         if self._too_many_errors(progress):
             return f"max_errors={self.max_errors:g} is reached"
         if progress.asked >= HOPELESS and not progress.answered:
-            example = next(iter(progress.kinds().values())).example
+            kinds = progress.kinds().items()
+            example = next(each.example for kind, each in kinds if kind != BAD_ROW)
             return f"the first {progress.asked} questions all failed ({example})"
         if progress.in_flight:
             return ""  # what it costs is not known yet; see `must_wait`

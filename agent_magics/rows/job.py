@@ -10,8 +10,9 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
+from agent_magics.dispatch.results.cutting import encodable
 from agent_magics.engine.results.structured import REPAIR
 from agent_magics.protocol.errors import (
     FatalError,
@@ -24,11 +25,13 @@ from agent_magics.protocol.items import AssistantMessage, UserMessage
 from agent_magics.rows.asking import Asker, NotSent, RowAnswer, RowQuestion, Terms
 from agent_magics.rows.budgets import CHOICES, GO_ON, Budgets, Quote, quote_of
 from agent_magics.rows.outcomes import Outcome, Plain, Sink, not_asked
-from agent_magics.rows.progress import Progress
+from agent_magics.rows.progress import BAD_ROW, Progress
 from agent_magics.rows.prompts import Asked, Entry, Prompt, asked_row, digest_of
 from agent_magics.rows.store import AnswerStore, Kept, Stored
 from agent_magics.rows.tables.columns import AnswerColumns
 from agent_magics.rows.tables.sources import BATCH, Held, Row, Source
+
+Read = TypeVar("Read")
 
 # Questions that are read ahead for each that is asked.
 AHEAD = 2
@@ -112,6 +115,7 @@ class Job:
         self._limit = plan.ask_above
         self._rows = _numbered(plan)
         self._asking: set[asyncio.Task[Any]] = set()  # the workers that wait for an answer
+        self._reading: asyncio.Future[Any] | None = None  # see `_unless_stopped`
         self._settled, self._freed, self._gate = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._gate.set()
 
@@ -134,9 +138,11 @@ class Job:
     def stop(self, reason: str = BY_PERSON) -> None:
         """Ask nothing more, and wait some seconds for the requests in flight."""
         if not self.stopped:
-            self.stopped = reason.removesuffix(".")  # it stands within sentences
+            self.stopped = encodable(reason).removesuffix(".")  # it stands within sentences
             self.asker.stop()
             asyncio.get_running_loop().call_later(GRACE, self._give_up)
+            if self._reading is not None:
+                self._reading.cancel()
         for event in (self._gate, self._freed, self._sink.freed):
             event.set()
 
@@ -317,12 +323,24 @@ class Job:
         """Put the questions of all batches into the queue."""
         while await self._may_read():
             self._fresh.clear()
-            batch, found = await asyncio.to_thread(self._next, batches)
+            batch, found = await self._unless_stopped(self._next, batches) or ((), {})
             if not batch:
                 break
             if self._sampled:
                 batch = [each for each in batch if each[0] not in self._sampled]
             await self._enter(batch, found)
+
+    async def _unless_stopped(self, read: Callable[..., Read], *arguments: object) -> Read | None:
+        """Read rows on a thread; return None where the map ends before, and leave the thread alone.
+
+        What the rows come from may take any time.
+        """
+        self._reading = asyncio.ensure_future(asyncio.to_thread(read, *arguments))
+        try:
+            await asyncio.wait([self._reading])
+        finally:
+            self._reading.cancel()
+        return None if self._reading.cancelled() else self._reading.result()
 
     async def _may_read(self) -> bool:
         """Wait for room for more rows; return False where the map has ended.
@@ -365,7 +383,7 @@ class Job:
             if (kept := found.get(key)) is not None:
                 self._hand_on(position, self._outcome_of(kept), "")
             elif error:
-                self._hand_on(position, Outcome(None, error), "bad row")
+                self._hand_on(position, Outcome(None, error), BAD_ROW)
             elif (waiting := self._pending.get(key)) is not None:
                 waiting.append(position)
             elif (fresh := self._fresh.get(key)) is not None:
@@ -551,8 +569,10 @@ class Job:
 
     def _hand_on(self, position: int, outcome: Plain, kind: str) -> None:
         self.progress.done += 1
-        error = outcome[1]
+        answer, error, tokens, cost = outcome
         if error is not None:
+            error = encodable(error)  # it may quote a path or a value
+            outcome = answer, error, tokens, cost
             self.progress.fail(kind or "error", error)
         self._sink.put(position, outcome)
 

@@ -15,7 +15,7 @@ from agent_magics.rows.tables.columns import (
     column_values,
 )
 from agent_magics.rows.tables.folders import PartFiles
-from agent_magics.rows.tables.frames import arrow_table, converted, frame_of, kinds_of
+from agent_magics.rows.tables.frames import arrow_table, converted, frame_of, joined, kinds_of
 
 # Rows of a part, and rows that may be in memory because earlier ones of their part are not there.
 PART = 10_000
@@ -158,7 +158,9 @@ class Parts:
             raise FatalError(ROW_TAKEN)
         self.place, self._columns, self._digest = str(place), columns, digest
         self._open: dict[int, dict[int, Plain]] = {}
-        self._held, self._last, self._span = 0, -1, span
+        self._held, self._span = 0, span
+        self._written: set[int] = set()  # numbers of parts
+        self._left: dict[int, Mapping[int, Plain]] = {}  # what stands in no file; see `close`
         self.freed = asyncio.Event()
         self._writing: set[asyncio.Task[None]] = set()
         self._problem: FatalError | None = None
@@ -189,7 +191,7 @@ class Parts:
         return self._span
 
     def _write_soon(self, number: int) -> None:
-        task = asyncio.create_task(self._write(number))
+        task = asyncio.create_task(self._write(number, self._open.pop(number)))
         self._writing.add(task)
         task.add_done_callback(self._writing.discard)
 
@@ -200,32 +202,43 @@ class Parts:
         return self._held <= MOST_HELD
 
     async def close(self, stopped: str) -> None:
-        """See `Sink.close`; parts of rows that are not there any more are removed."""
-        for number in list(self._open):
-            await self._write(number)
+        """See `Sink.close`; parts of rows that are not there any more are removed.
+
+        Where the map ended early, no part is replaced by one with fewer answers.
+        """
+        while self._open:
+            await self._write(*self._open.popitem(), is_whole=not stopped)
         while self._writing:
             await asyncio.wait(self._writing)
         if self._problem is not None:
             raise self._problem
         if not stopped:
             try:
-                await asyncio.to_thread(self._files.remove_above, self._last)
+                await asyncio.to_thread(self._files.remove_above, max(self._written, default=-1))
             except OSError as error:
                 raise self._not_written(error) from None
 
     def frame(self, library: str, _: Any = None) -> Any:
-        """Read this map's parts into a table; see `frame_of`.
+        """Return the outcomes of this call as a table; see `frame_of`.
 
-        Those of an earlier map that had more rows stay in the folder where this one ended early.
+        Parts of an earlier one stay in the folder where this one did not come to them.
         """
-        paths = self._files.paths_up_to(self._last)
-        return converted(self._files.read(paths) if paths else self._table({}), library)
+        paths = self._paths()
+        table = self._files.read(paths) if paths else self._table({})
+        if self._left:
+            left = [self._part(number, part) for number, part in self._left.items()]
+            table = joined([table, *left]).sort_by(ROW)
+        return converted(table, library)
 
-    async def _write(self, number: int) -> None:
-        part = self._open.pop(number)
-        self._last = max(self._last, number)
+    def _paths(self) -> list[str]:
+        """Return the files that this call wrote, in order."""
+        return self._files.paths_of(self._written)
+
+    async def _write(
+        self, number: int, part: Mapping[int, Plain], *, is_whole: bool = True
+    ) -> None:
         try:
-            await asyncio.to_thread(self._write_file, number, part)
+            await asyncio.to_thread(self._write_file, number, part, is_whole)
         except Exception as error:  # pyarrow has errors of its own for values that do not fit
             self._problem = self._not_written(error)
         self._held -= len(part)
@@ -235,10 +248,19 @@ class Parts:
         """Return the position from which the rows of a part are counted."""
         return 0
 
-    def _write_file(self, number: int, part: Mapping[int, Plain]) -> None:
-        first = self._first(number)
-        table = self._table({position - first: part[position] for position in sorted(part)})
+    def _write_file(self, number: int, part: Mapping[int, Plain], is_whole: bool) -> None:
+        answers = sum(answer is not None for answer, *_ in part.values())
+        if not is_whole and answers < self._files.answers(number):
+            self._left[number] = part
+            return
+        table = self._part(number, part)
         self._files.write(number, table.replace_schema_metadata({_MAP: self._digest.hex()}))
+        self._written.add(number)
+
+    def _part(self, number: int, part: Mapping[int, Plain]) -> Any:
+        """Return the outcomes of a part as a table."""
+        first = self._first(number)
+        return self._table({position - first: part[position] for position in sorted(part)})
 
     def _table(self, outcomes: Mapping[int, Plain]) -> Any:
         columns = self._columns.columns

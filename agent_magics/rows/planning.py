@@ -29,7 +29,7 @@ from agent_magics.rows.engines.choice import check_portable, engine_of, partitio
 from agent_magics.rows.engines.coordinator import Engine
 from agent_magics.rows.engines.partitions import Partitions
 from agent_magics.rows.job import Job, Plan
-from agent_magics.rows.prompts import Given, read_prompt
+from agent_magics.rows.prompts import Given, identity_of, read_prompt
 from agent_magics.rows.remote.client import CONCURRENCY
 from agent_magics.rows.store import cache_file
 from agent_magics.rows.tables.columns import AnswerColumns
@@ -122,7 +122,7 @@ class PlannedMap:
     Attributes:
         plan: what is asked, and within which limits.
         cache: the file that keeps the answers; None where none does.
-        asks: a digest of what is asked, but for the rows, and the code where a function makes it.
+        asks: a digest of what is asked, but for the rows.
         runs: the agent runs that ask; None where the model itself is asked.
         engine: what asks from other processes; None where this one asks.
         partitions: those of a Dask frame, which the workers of `engine` read; None where rows come
@@ -175,8 +175,7 @@ def plan_map(
         options.get("concurrency") or _at_once(asking, runs),
         _most_characters(settings),
     )
-    template = prompt.encode() if isinstance(prompt, str) else b""
-    asks = hashlib.blake2b(template, digest_size=16, key=digest).digest()
+    asks = hashlib.blake2b(identity_of(prompt), digest_size=16, key=digest).digest()
     return PlannedMap(plan, cache, asks, runs, engine, partitions)
 
 

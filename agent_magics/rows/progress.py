@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 
 from agent_magics.protocol.items import Usage
 
+BAD_ROW = "bad row"  # the kind of the errors of rows that cannot be asked about
+
 
 @dataclass(slots=True)
 class ErrorKind:

@@ -8,12 +8,16 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import suppress
 from datetime import date, time
 from enum import Enum
+from functools import partial
 from hashlib import blake2b
+from inspect import unwrap
 from io import BytesIO
 from numbers import Number
 from pathlib import PurePath
+from types import CodeType
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from agent_magics.dispatch.results.numpy_values import python_value
@@ -39,6 +43,7 @@ NO_COLUMNS = (
 TWICE = "The prompt needs {name!r}, and the rows have more than one such column: rename one."
 IS_MISSING = "{name} is missing ({value})"
 SURROGATE = "{name} holds a lone surrogate at character {place}, which no request can carry"
+NO_TEXT = "an object of the class {kind} has no text of its own: give the class a __str__"
 NOT_UTF8 = "{name} holds bytes at character {place} that are not UTF-8 text"
 
 
@@ -177,6 +182,37 @@ class FunctionPrompt:
         return content
 
 
+def identity_of(given: Given) -> bytes:
+    """Return what tells a prompt from others, in each process the same.
+
+    Of a function that is its code, and the texts that are bound to it; numbers may count its calls.
+    """
+    if isinstance(given, str):
+        return given.encode()
+    function, held = given, list[object]()
+    while isinstance(function, partial):
+        held += [*function.args, *function.keywords.values()]
+        function = function.func
+    function = unwrap(function)
+    held += [getattr(function, "__self__", None), *(getattr(function, "__defaults__", None) or ())]
+    with suppress(ValueError):  # of a variable that has no value yet
+        held += [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
+    code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
+    named = function if hasattr(function, "__qualname__") else type(function)
+    name = (getattr(named, "__module__", ""), named.__qualname__)
+    texts = [each for each in held if isinstance(each, str)]
+    return repr((_constant(code) if code else name, texts)).encode("utf-8", "backslashreplace")
+
+
+def _constant(value: object) -> object:
+    """Return what tells code and its constants from others: without lines, addresses and order."""
+    if isinstance(value, CodeType):
+        return value.co_code, value.co_names, [_constant(each) for each in value.co_consts]
+    if isinstance(value, tuple):
+        return [_constant(each) for each in value]
+    return sorted(map(repr, value)) if isinstance(value, frozenset) else repr(value)
+
+
 def _is_part(part: object) -> bool:
     return isinstance(part, InputText | InputImage)
 
@@ -225,14 +261,30 @@ def _written(name: str, value: Any) -> str | InputImage:
         return _of_bytes(name, bytes(value))
     if is_image(value):
         buffer = BytesIO()
-        value.save(buffer, "PNG")
+        try:
+            value.save(buffer, "PNG")
+        except OSError:  # PNG has no such mode: CMYK, or floats
+            buffer = BytesIO()
+            value.convert("RGB").save(buffer, "PNG")
         return _of_bytes(name, buffer.getvalue())
     if isinstance(value, Mapping | list | tuple | Set) or getattr(value, "ndim", False):
         text = _json(value)
     else:
-        text = value.isoformat() if isinstance(value, date | time) else str(value)
+        text = value.isoformat() if isinstance(value, date | time) else _text(value)
     check_text(name, text)
     return text
+
+
+def _text(value: Any) -> str:
+    """Return the text that a value's class gives it.
+
+    Raises:
+        BadRow: it has none but its address, which is another question in each process.
+    """
+    kind: Any = type(value)
+    if kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__:
+        raise BadRow(NO_TEXT.format(kind=kind.__name__))
+    return str(value)
 
 
 def _json(value: Any) -> str:
@@ -244,11 +296,13 @@ def _plain(value: Any) -> Any:
 
     A set is sorted: its own order is another one in each process, and would be another question.
     """
+    if isinstance(value, Enum):
+        return value.value
     if isinstance(value, Set):
         return sorted(value, key=_json)
     if hasattr(value, "tolist") and made_by(type(value))[0] == "numpy":
         return python_value(value)
-    return value.tolist() if hasattr(value, "tolist") else str(value)
+    return value.tolist() if hasattr(value, "tolist") else _text(value)
 
 
 def _of_file(name: str, path: PurePath, judge: FileJudge) -> str | InputImage:
@@ -257,7 +311,7 @@ def _of_file(name: str, path: PurePath, judge: FileJudge) -> str | InputImage:
         content = read_plain(judged_path(str(path), judge), _MOST_FILE_BYTES)
     except (OSError, ValueError) as error:
         raise BadRow(f"{name}: {path} cannot be read ({clause(error)})") from None
-    if any(map(content.startswith, _IMAGES)):
+    if _kind_of(content):
         return _of_bytes(name, content)
     try:
         return content.decode()
@@ -266,10 +320,17 @@ def _of_file(name: str, path: PurePath, judge: FileJudge) -> str | InputImage:
 
 
 def _of_bytes(name: str, content: bytes) -> InputImage:
-    kind = next((kind for start, kind in _IMAGES.items() if content.startswith(start)), None)
+    kind = _kind_of(content)
     if kind is None:
         raise BadRow(f"{name} holds bytes that are no PNG, JPEG, GIF or WebP image")
     return InputImage(f"data:image/{kind};base64,{base64.b64encode(content).decode()}")
+
+
+def _kind_of(content: bytes) -> str | None:
+    """Return the kind of an image by its first bytes; None for what is none."""
+    if content[8:12] != b"WEBP" and content.startswith(b"RIFF"):
+        return None  # a sound or a film
+    return next((kind for start, kind in _IMAGES.items() if content.startswith(start)), None)
 
 
 # -- rows with their questions -------------------------------------------------------------------

@@ -323,9 +323,10 @@ class AnswerFile:
     def _set_up(self) -> int:
         """Make the table where there is none, and return the number of the newest answer."""
         # Not every file system can share the memory that the log needs; then there is none.
+        mode = ""
         with suppress(sqlite3.OperationalError):
             mode = self._connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
-            self._log = self._log if mode == "wal" else None
+        self._log = self._log if mode == "wal" else None
         self._connection.execute("PRAGMA synchronous = NORMAL")
         self._connection.execute("PRAGMA wal_autocheckpoint = 8000")
         self._connection.execute("PRAGMA cache_size = -32000")

@@ -41,6 +41,9 @@ GONE = (
     "the provider shows this key no batch {id}, in which this row was sent: use the key that sent "
     "it, or drop it (`%agent map cancel {token}`)"
 )
+TAKEN = (
+    "another kernel has taken in the batch of this row, without an answer to it: call the map again"
+)
 GOES_ON = "{given_up}: {stopped}; the provider goes on with it, and the same call takes it up"
 
 
@@ -141,7 +144,7 @@ class BatchJob(Job):
         try:
             if isinstance(self.plan.source, Held):
                 await super()._sample()
-            elif len(first := await asyncio.to_thread(self._read_first)) > SAMPLE:
+            elif len(first := await self._unless_stopped(self._read_first) or []) > SAMPLE:
                 await self._ask_sample(range(SAMPLE), first[:SAMPLE])
         finally:
             self.is_direct = False
@@ -200,9 +203,18 @@ class BatchJob(Job):
             await packing
             for sent in self._earlier:
                 start(self._take_up(sent))
-        for key in list(self._pending):  # of what ended on an error
-            words = str(self._failure or NOT_ASKED.format(reason=self.stopped))
-            self._settle(key, Outcome(None, words), "batch lost")
+        await self._ending_on_error(self._take_kept())
+        for key in list(self._pending):  # of what ended on an error, or is taken in elsewhere
+            words = NOT_ASKED.format(reason=self.stopped) if self.stopped else TAKEN
+            self._settle(key, Outcome(None, str(self._failure or words)), "batch lost")
+
+    async def _take_kept(self) -> None:
+        """Hand on the answers that another kernel has taken in meanwhile."""
+        found = await asyncio.to_thread(self._store.find, list(self._pending))
+        for key, (_, answer, tokens, cost, _) in found.items():
+            if key in self._pending:
+                self.progress.kept += 1
+                self._settle(key, Outcome(answer, None, tokens, cost))
 
     async def _may_read(self) -> bool:
         """See `Job._may_read`; no room comes before all rows are read, sent and answered."""
@@ -334,8 +346,11 @@ class BatchJob(Job):
         """Go on with a batch that an earlier call sent."""
         keys = await asyncio.to_thread(self._ledger.keys, sent.token)
         if not any(key in self._pending for key in keys):  # of another prompt, or other rows
-            self._batches.pop(sent.token, None)
+            seen = self._batches.pop(sent.token, None)
             self._ended_one.set()
+            has_ended = sent.state == FETCHED or (seen is not None and seen.has_ended)
+            if has_ended and await asyncio.to_thread(self._ledger.is_answered, sent.token):
+                await asyncio.to_thread(self._ledger.remove, sent.token)
             return
         self.progress.in_flight += len(keys)
         batch = self._batches.get(sent.token)
@@ -404,6 +419,7 @@ class BatchJob(Job):
             results = read_results(path, self._api.wire, self.plan.terms, self._api.address)
             while group := await asyncio.to_thread(next, results, None):
                 await self._receive_group(group, missing)
+        await self._take_kept()
         problem = FAILED.format(problem=batch.problem or "it does not say why")
         is_refused = batch.state == "failed"
         words = problem if is_refused else UNANSWERED.format(state=batch.state)

@@ -6,13 +6,13 @@ moment loses none: the next call finds it by what it wrote down.
 
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import starmap
 from pathlib import Path
 from typing import NamedTuple
 
 from agent_magics.files.locks import is_held
-from agent_magics.rows.store import RecordTable, using
+from agent_magics.rows.store import AnswerReader, RecordTable, using
 
 KEY_BYTES = 16
 # Seconds after which a file that nobody has locked is in nobody's use.
@@ -124,6 +124,12 @@ class Ledger(RecordTable):
         found = self._execute("SELECT keys FROM batches WHERE token = ?", (token,))
         keys: bytes = found[0][0] if found else b""
         return [keys[start : start + KEY_BYTES] for start in range(0, len(keys), KEY_BYTES)]
+
+    def is_answered(self, token: str) -> bool:
+        """Return whether all rows of a batch have an answer in the file."""
+        keys = self.keys(token)
+        with using(self._path), closing(AnswerReader(self._path)) as reader:
+            return len(reader.find(keys)) == len(set(keys))
 
 
 def now() -> int:

@@ -42,7 +42,8 @@ async def refresh(settings: Settings, path: Path) -> dict[str, str]:
 async def cancel(settings: Settings, path: Path, token: str) -> Sent:
     """End a batch at the provider; the next call of its map takes in what was answered.
 
-    A batch that the provider does not have is forgotten: the next call sends its rows again.
+    A batch that the provider does not have is forgotten: the next call sends its rows again. So is
+    one that has ended, and of whose rows all have an answer.
 
     Args:
         settings, path: see `refresh`.
@@ -65,8 +66,11 @@ async def cancel(settings: Settings, path: Path, token: str) -> Sent:
             return sent
         if not batch.has_ended:
             batch = await api.cancel(batch.id)
-        update = ledger.update
-        await asyncio.to_thread(update, sent.token, batch.id, batch.state, batch.completed)
+        if batch.has_ended and await asyncio.to_thread(ledger.is_answered, sent.token):
+            await asyncio.to_thread(ledger.remove, sent.token)
+        elif sent.state != FETCHED:
+            update = ledger.update
+            await asyncio.to_thread(update, sent.token, batch.id, batch.state, batch.completed)
     return sent
 
 

@@ -121,7 +121,8 @@ class PartitionFiles(Parts):
         columns = self._columns.columns
         kinds = {ROW: "integer", **kinds_of(columns)}
         meta = _pandas(arrow_table(kinds, {**values_of(columns, ()), ROW: []}))
-        paths = PartFiles(self.place).paths_up_to(self._last)
+        if not (paths := self._paths()):
+            return dd.from_pandas(meta, npartitions=1)
         return dd.from_map(_read_file, paths, place=self.place, meta=meta)
 
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from functools import partial
 from typing import Any
 
 from pydantic_core import CoreConfig, SchemaSerializer, from_json, to_json
@@ -124,8 +125,11 @@ def column_values(
         columns: the columns.
         answers: what `AnswerColumns.read` returned, in the order of the rows.
     """
-    whole = b"[" + b",".join([answer or b"null" for answer in answers]) + b"]"
-    parsed = from_json(whole, cache_strings="keys")
+    written = [answer or b"null" for answer in answers]
+    try:
+        parsed = from_json(b"[" + b",".join(written) + b"]", cache_strings="keys")
+    except ValueError:  # in a list an answer may be nested one level too deep
+        parsed = [from_json(answer, cache_strings="keys") for answer in written]
     return {column.name: _values_of(column, parsed) for column in columns}
 
 
@@ -133,17 +137,41 @@ def _values_of(column: Column, answers: list[Any]) -> list[Any]:
     values = answers
     for name in column.path:
         values = [value.get(name) if isinstance(value, dict) else None for value in values]
-    if parse := _TIMES.get(column.kind):
-        values = [_time_of(value, parse) for value in values]
+    if read := _READ.get(column.kind.removeprefix("list of ")):
+        if column.kind.startswith("list of "):
+            values = [list(map(read, each)) if isinstance(each, list) else None for each in values]
+        else:
+            values = list(map(read, values))
     if column.kind == "datetime" and any(map(_has_zone, values)):
         return list(map(_in_utc, values))
     return values
 
 
-def _time_of(value: Any, parse: Callable[[str], date]) -> Any:
+# What follows makes every value one of its column: answers in a file that was given, and those of
+# types that write other things than they say, may be of any kind.
+
+
+def _time_of(parse: Callable[[str], date], value: Any) -> Any:
     try:
         return parse(value) if isinstance(value, str) else None
     except ValueError:
+        return None
+
+
+def _truth_of(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _whole_of(value: Any) -> int | None:
+    is_whole = type(value) is int or (type(value) is float and value.is_integer())
+    return int(value) if is_whole else None
+
+
+def _number_of(value: Any) -> float | None:
+    """Return a number as the nearest float, which all libraries have; None beyond them."""
+    try:
+        return float(value) if type(value) in (int, float) else None
+    except OverflowError:
         return None
 
 
@@ -172,12 +200,6 @@ def is_answer(answer: object) -> bool:
     return True
 
 
-_TIMES: dict[str, Callable[[str], date]] = {
-    "date": date.fromisoformat,
-    "datetime": datetime.fromisoformat,
-}
-
-
 def as_text(value: Any) -> str | None:
     """Return a value of the kind "json" as text, for tables that need one type a column.
 
@@ -186,6 +208,16 @@ def as_text(value: Any) -> str | None:
     return (
         value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     )
+
+
+_READ: dict[str, Callable[[Any], Any]] = {
+    "string": as_text,
+    "integer": _whole_of,
+    "number": _number_of,
+    "boolean": _truth_of,
+    "date": partial(_time_of, date.fromisoformat),
+    "datetime": partial(_time_of, datetime.fromisoformat),
+}
 
 
 # -- a schema's fields -----------------------------------------------------------------------------

@@ -40,6 +40,7 @@ NO_FORMAT = (
     "{path}: map reads .parquet, .csv, .tsv, .jsonl and .ndjson files (also with .gz, .bz2 or .xz "
     "after that) and folders of them, and no others."
 )
+MORE = "its line has more values than there are columns: a value with {delimiter!r} needs quotes"
 TWICE = "more than one column is called {name!r}"
 NOT_UTF8 = "the names of its columns are not UTF-8 text ({name!r})"
 NO_FILE = "There is no file {path}."
@@ -106,9 +107,11 @@ def _local(pattern: str, judge: FileJudge) -> list[tuple[str, _Opened]]:
     if not pattern:
         raise FatalError("rows='': an empty path names no files.")
     pattern = str(typed_path(pattern))
-    _check_folders(pattern)
-    # `Path.glob` takes no absolute pattern.
-    found = sorted(glob.glob(pattern, recursive=True)) or [pattern]  # noqa: PTH207
+    found = [pattern]
+    if not os.path.lexists(pattern):  # a name may hold "["
+        _check_folders(pattern)
+        # `Path.glob` takes no absolute pattern.
+        found = sorted(glob.glob(pattern, recursive=True)) or found  # noqa: PTH207
     # "**" finds a folder and what is in it: each file is read once.
     paths = dict.fromkeys(itertools.chain.from_iterable(map(_files_of, found)))
     return [(path, partial(_open, path, judge)) for path in paths]
@@ -244,7 +247,9 @@ def _format_of(path: str) -> Callable[[IO[bytes]], Rows] | None:
 def _read_parquet(file: IO[bytes]) -> Rows:
     from pyarrow.parquet import ParquetFile  # noqa: PLC0415 - heavy, and an extra
 
-    return map(rows_of_arrow, ParquetFile(file).iter_batches(batch_size=BATCH))
+    rows = ParquetFile(file)
+    _check_names(rows.schema_arrow.names)
+    return map(rows_of_arrow, rows.iter_batches(batch_size=BATCH))
 
 
 def rows_of_arrow(batch: Any) -> list[dict[str, Any] | Broken]:
@@ -278,16 +283,18 @@ def in_batches(rows: Iterator[Read]) -> Iterator[list[Read]]:
 
 def _read_csv(file: IO[bytes], delimiter: str = ",") -> Rows:
     # A cell may be as long as a prompt; the default is 128 KB.
-    csv.field_size_limit(_MOST_IN_LINE)
+    csv.field_size_limit(max(csv.field_size_limit(), _MOST_IN_LINE))
     # Bytes that are not UTF-8 are the error of their row: see `prompts.check_text`.
     with io.TextIOWrapper(file, "utf-8-sig", "surrogateescape", newline="") as text:
         lines = csv.DictReader(_lines(text), delimiter=delimiter)
         _check_names(lines.fieldnames or ())
-        yield from in_batches(map(_row_of_csv, lines))
+        yield from in_batches(_row_of_csv(row, delimiter) for row in lines)
 
 
-def _row_of_csv(row: Mapping[str | Any, str | Any]) -> dict[str, Any] | Broken:
+def _row_of_csv(row: Mapping[str | Any, str | Any], delimiter: str) -> dict[str, Any] | Broken:
     """Return a row's values; an empty field is a missing value, as in pandas."""
+    if any(row.get(None, ())):
+        return Broken(MORE.format(delimiter=delimiter))
     return {name: value or None for name, value in row.items() if name}
 
 

@@ -7,15 +7,20 @@ import errno
 import io
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from agent_magics.files.paths import typed_path
 from agent_magics.protocol.errors import FatalError, typed_message
+from agent_magics.rows.tables.columns import ERROR
 from agent_magics.rows.tables.files import NEEDS
 
+# Seconds after which nobody writes a file any more: a killed kernel has left it.
+UNUSED = 3600
 _PARTS = "part-[0-9]*.parquet"
 _PART = re.compile(r"part-(\d+)\.parquet\Z", re.ASCII)
 
@@ -43,6 +48,10 @@ class PartFiles:
         folder = typed_path(place)
         folder.mkdir(parents=True, exist_ok=True)
         self.place = self._folder = str(folder)
+        for beside in folder.glob("part-*.part"):
+            with suppress(OSError):  # another kernel was faster, or it may not be removed
+                if beside.lstat().st_mtime < time.time() - UNUSED:
+                    beside.unlink()
 
     def paths(self) -> list[str]:
         """Return the files that are there, in order."""
@@ -54,9 +63,14 @@ class PartFiles:
             self._remote.invalidate_cache()
             return sorted(filter(_PART.search, self._remote.glob(f"{self._folder}/{_PARTS}")))
 
-    def paths_up_to(self, last: int) -> list[str]:
-        """Return the files of this number and of lower ones, in order."""
-        return [path for path in self.paths() if _number(path) <= last]
+    def paths_of(self, numbers: Set[int]) -> list[str]:
+        """Return the files of these numbers that are there, in order."""
+        return [path for path in self.paths() if _number(path) in numbers]
+
+    def answers(self, number: int) -> int:
+        """Return how many rows of a file have no error; 0 where it is not there."""
+        paths = self.paths_of({number})
+        return self.read(paths, [ERROR])[ERROR].null_count if paths else 0
 
     def metadata(self, path: str) -> Mapping[bytes, bytes]:
         """Return a file's metadata; none where it is no Parquet."""
@@ -68,15 +82,17 @@ class PartFiles:
             except ValueError:  # pyarrow's errors of what is no Parquet
                 return {}
 
-    def read(self, paths: Sequence[str]) -> Any:
-        """Return some files as one pyarrow table."""
+    def read(self, paths: Sequence[str], columns: list[str] | None = None) -> Any:
+        """Return some files as one pyarrow table, of all columns or of these."""
         import pyarrow.parquet as pq  # noqa: PLC0415 - heavy, and an extra
 
         if self._remote is None:
             paths = _regular(paths)
         with _told():
             # Names of folders such as "year=2024" are no columns.
-            return pq.ParquetDataset(paths, filesystem=self._remote, partitioning=None).read()
+            return pq.ParquetDataset(paths, filesystem=self._remote, partitioning=None).read(
+                columns
+            )
 
     def write(self, number: int, table: Any) -> None:
         """Write one file atomically."""
@@ -90,8 +106,8 @@ class PartFiles:
                 self._remote.pipe_file(f"{self._folder}/{name}", buffer.getvalue())
             return
         path = Path(self._folder, name)
-        beside = path.with_suffix(".part")
-        beside.unlink(missing_ok=True)  # what a killed kernel has left
+        # Of one name for each who writes: two kernels may.
+        beside = path.with_suffix(f".{uuid.uuid4().hex}.part")
         made = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
         try:
             with os.fdopen(made, "wb") as file:

@@ -45,6 +45,13 @@ def converted(table: Any, library: str) -> Any:
     return _nullable(table) if library == "pandas" else table
 
 
+def joined(tables: Sequence[Any]) -> Any:
+    """Return pyarrow tables of the same columns as one."""
+    import pyarrow as pa  # noqa: PLC0415 - heavy, and an extra
+
+    return pa.concat_tables(tables)
+
+
 def _nullable(table: Any) -> Any:
     """Return a pyarrow table as pandas', in which integers stay integers, and lists lists."""
     import pandas as pd  # noqa: PLC0415 - heavy, and the caller has it

@@ -148,7 +148,13 @@ def _opened(rows: Any, judge: FileJudge) -> Source:
 _MISSING = object()
 
 
+# Of what is in memory a shallow copy is held: where the caller sorts rows in place, or takes some
+# out, `MapResult.retry` still finds each in its position.
+
+
 def _of_list(rows: Sequence[Any], library: str = "") -> Held:
+    rows = list(rows) if isinstance(rows, list) else rows
+
     def read(positions: Sequence[int], names: Names) -> list[Row]:
         found = [rows[position] for position in positions]
         return found if names is None else [_picked(row, names) for row in found]
@@ -244,6 +250,7 @@ def _rows_of(columns: Mapping[str, list[Any]], names: Names) -> list[Row]:
 
 
 def _of_pandas(frame: Any) -> Held:
+    frame = frame.copy(deep=False)
     wanted = tuple(map(str, frame.columns))
     places = {name: place for place, name in enumerate(wanted)}
 
@@ -257,6 +264,8 @@ def _of_pandas(frame: Any) -> Held:
 
 
 def _of_polars(frame: Any) -> Held:
+    frame = frame.clone()
+
     def read(positions: Sequence[int], names: Names) -> list[Row]:
         part = frame[_slice_of(positions)]
         columns = {name: part[name].to_list() for name in names or frame.columns}

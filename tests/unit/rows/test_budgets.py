@@ -16,10 +16,10 @@ from agent_magics import Agent
 from agent_magics.engine.thread import shared_engine
 from agent_magics.models.faults import Fault
 from agent_magics.protocol.items import Usage
-from agent_magics.rows.budgets import Budgets
+from agent_magics.rows.budgets import HOPELESS, Budgets
 from agent_magics.rows.job import SAMPLE, Job
 from agent_magics.rows.planning import Watcher
-from agent_magics.rows.progress import Progress
+from agent_magics.rows.progress import BAD_ROW, Progress
 from tests.support.rows.echo import Echo
 
 NOTEBOOKS = Path(__file__).parents[3] / "notebooks"
@@ -152,3 +152,10 @@ def test_a_map_with_nothing_in_flight_asks_or_ends(asked, tokens, beside, cost):
     assert not budgets[0].reached(progress)
     for each in budgets:
         assert bool(each.reached(progress)) == each.must_wait(progress)
+
+
+def test_what_ends_a_hopeless_map_is_an_error_of_its_questions():
+    progress = Progress(asked=HOPELESS)
+    for kind, error in [(BAD_ROW, "text is missing"), (BAD_ROW, "text is missing"), ("x", "down")]:
+        progress.fail(kind, error)
+    assert Budgets().reached(progress) == f"the first {HOPELESS} questions all failed (down)"

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+import threading
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -402,6 +403,9 @@ def test_parts_of_another_map_are_not_written_over(tmp_path):
             agent.map_sync("{{text}}", ["a"], output=int, into=tmp_path)
         with pytest.raises(FatalError, match="answers of another map"):
             agent.map_sync("Again: {{text}}", ["a"], into=tmp_path)
+        agent.map_sync(lambda row: f"Translate {row}", ["a"], into=tmp_path / "by code")
+        with pytest.raises(FatalError, match="answers of another map"):
+            agent.map_sync(lambda row: f"Explain {row}", ["a"], into=tmp_path / "by code")
 
 
 @pytest.mark.soak
@@ -464,6 +468,58 @@ def test_a_part_that_cannot_be_written_is_told_whatever_the_reason(tmp_path, mon
     monkeypatch.setattr(PartFiles, "write", fails)
     with Agent(Echo()) as agent, pytest.raises(FatalError, match=r"cannot be written .*not fit"):
         agent.map_sync("{{text}}", rows(PART + 5), into=tmp_path / "out", cache=False)
+
+
+@pytest.mark.parametrize("into", [None, "out"])
+def test_an_error_that_quotes_half_a_character_spoils_no_table(into):
+    def refuse(row):
+        raise ValueError(f"{row} is odd")
+
+    with Agent(Echo()) as agent:
+        done = agent.map_sync(refuse, ["x\ud800"], into=into)
+    assert done.frame["error"][0].endswith("ValueError: x\\ud800 is odd")
+    assert done.report().encode()
+
+
+def test_rows_that_do_not_come_hold_back_no_stop(tmp_path):
+    gate = threading.Event()
+
+    def source():
+        yield from rows(500)
+        gate.wait()
+        yield "late"
+
+    with Agent(Echo()) as agent:
+        mapping = agent.mapping("{{text}}", source(), output=None, options={"into": tmp_path})
+        stop = When([500], lambda job: agent.session.engine.post(job.stop))
+        try:
+            done = asyncio.run(asyncio.wait_for(mapping.wait(stop), PATIENCE))
+        finally:
+            gate.set()
+    assert done.stopped and list(done.frame["answer"]) == rows(500)
+
+
+def test_what_was_sorted_since_is_asked_again_in_its_row():
+    given = ["b", "c", "a"]
+    frame = pd.DataFrame({"text": given})
+
+    def fails_once(prompt):
+        if prompt == "b" and model.asked[prompt] == 1:
+            raise Fault("Not now.")
+        return prompt
+
+    for table, change in (
+        (frame, lambda: frame.insert(0, "first", 1)),
+        (frame, lambda: frame.__setitem__("text", sorted(given))),
+        (given, given.sort),
+    ):
+        model = Echo(fails_once)
+        with Agent(model) as agent:
+            order = list(table["text"] if table is frame else table)
+            done = agent.map_sync("{{text}}", table)
+            assert len(done.failed) == 1
+            change()
+            assert list(done.retry().frame["answer"]) == order
 
 
 def test_numbers_that_no_table_holds_are_left_out(tmp_path):

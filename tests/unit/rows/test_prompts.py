@@ -2,6 +2,7 @@
 
 import decimal
 import enum
+import functools
 import itertools
 import json
 import math
@@ -12,13 +13,14 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import PIL.Image
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import InputImage, InputText
-from agent_magics.rows.prompts import BadRow, Template, read_prompt
+from agent_magics.rows.prompts import BadRow, Template, identity_of, read_prompt
 
 
 class Colour(enum.Enum):
@@ -81,6 +83,7 @@ def test_a_lone_surrogate_is_the_rows_error():
         (np.arange(2000), json.dumps(list(range(2000)))),
         ({"a": np.array(["b"]), "c": np.int64(3)}, '{"a": ["b"], "c": 3}'),
         (Colour.RED, "red"),
+        ([Colour.RED, {"a": Colour.RED}], '["red", {"a": "red"}]'),
         ({"a": [1, "ü"]}, '{"a": [1, "ü"]}'),
         (pd.Timestamp("2024-03-01"), "2024-03-01T00:00:00"),
     ],
@@ -92,20 +95,90 @@ def test_other_values_are_written_as_text(value, text):
 
 SETS = """
 from itertools import combinations
-from agent_magics.rows.prompts import Template
+from agent_magics.rows.prompts import Template, identity_of
 value = set(map(frozenset, combinations("abcde", 3)))
 print(Template("{{x}}").fill((value,)), end="")
+print(identity_of(lambda row: row in {"a", "b", "c", "d", "e"}))
 """
 
 
-def test_sets_in_sets_are_written_the_same_in_each_process():
+def test_sets_are_written_the_same_in_each_process():
     def said(seed):
         environment = {**os.environ, "PYTHONHASHSEED": str(seed)}
         command = [sys.executable, "-c", SETS]
         return subprocess.run(command, env=environment, capture_output=True, check=True).stdout
 
     whole = json.dumps(list(itertools.combinations("abcde", 3)))
-    assert [said(seed) for seed in (1, 2)] == [whole.encode()] * 2
+    first, second = said(1), said(2)
+    assert first == second and first.startswith(whole.encode())
+
+
+class Bare:
+    """A class whose objects have no text of their own."""
+
+
+@pytest.mark.parametrize("value", [Bare(), [1, Bare()], {"a": Bare()}], ids=["it", "list", "dict"])
+def test_an_address_is_no_text(value):
+    with pytest.raises(BadRow, match="class Bare has no text of its own"):
+        Template("{{x}}").fill((value,))
+
+
+def translates(language, row):
+    return f"Translate into {language}: {row}"
+
+
+class Asks:
+    """A callable object."""
+
+    def __init__(self, word):
+        self.word = word
+
+    def __call__(self, row):
+        return f"{self.word} {row}"
+
+
+def bound(word, count=0):
+    return lambda row: f"{word} {row} {count}"
+
+
+def wrapped(function):
+    return functools.wraps(function)(lambda row: function(row))
+
+
+def shout(row):
+    return f"Shout {row}"
+
+
+def whisper(row):
+    return f"Whisper {row}"
+
+
+DIFFERENT = [
+    *("Translate {{text}}", "Explain {{text}}", shout, whisper, str, str.upper),
+    *(lambda row: f"Translate {row}", lambda row: f"Explain {row}"),
+    *(lambda row: f"{row.a}", lambda row: f"{row.b}", lambda row: [x for x in row if x == "a"]),
+    *(lambda row, to="French": f"{to} {row}", lambda row, to="Greek": f"{to} {row}"),
+    *(functools.partial(translates, "French"), functools.partial(translates, language="Greek")),
+    *(bound("Translate"), bound("Explain"), Asks("Translate"), wrapped(shout).__call__),
+    *("Translate {}".format, "Explain {}".format),
+]
+
+
+def test_prompts_are_told_apart():
+    assert len(set(map(identity_of, DIFFERENT))) == len(DIFFERENT)
+    assert identity_of(wrapped(shout)) == identity_of(shout) != identity_of(wrapped(whisper))
+
+
+def test_a_prompt_that_is_defined_again_is_the_same_one():
+    source = "def ask(row):\n    return [f'Say {x}' for x in row if x in {'a', 'b'}]"
+    asks = []
+    for lines in (0, 5):
+        names = {}
+        exec(compile("\n" * lines + source, f"<cell {lines}>", "exec"), names)
+        asks.append(names["ask"])
+    asks[0]("abc")
+    assert identity_of(asks[0]) == identity_of(asks[1])
+    assert identity_of(bound("a", 1)) == identity_of(bound("a", 2))  # a number may count calls
 
 
 def test_images_become_parts(tmp_path):
@@ -122,6 +195,23 @@ def test_images_become_parts(tmp_path):
 def test_bytes_that_are_no_image_are_the_rows_error():
     with pytest.raises(BadRow, match="no PNG"):
         Template("{{photo}}").fill((b"\x00\x01",))
+
+
+def test_a_sound_is_no_image(tmp_path):
+    sound = Path(tmp_path, "a.wav")
+    sound.write_bytes(b"RIFF\xff\0\0\0WAVEfmt ")
+    with pytest.raises(BadRow, match="no PNG"):
+        Template("{{photo}}").fill((sound.read_bytes(),))
+    with pytest.raises(BadRow, match="neither text nor an image"):
+        Template("{{photo}}").fill((sound,))
+    (image,) = Template("{{photo}}").fill((b"RIFF\xff\0\0\0WEBPVP8 ",))
+    assert image.image_url.startswith("data:image/webp;")
+
+
+@pytest.mark.parametrize("mode", ["CMYK", "F", "YCbCr"])
+def test_an_image_of_any_mode_can_be_sent(mode):
+    (image,) = Template("{{photo}}").fill((PIL.Image.new(mode, (2, 2)),))
+    assert image.image_url.startswith("data:image/png;")
 
 
 def test_a_function_gets_the_whole_row():

@@ -272,3 +272,20 @@ def test_a_file_system_without_shared_memory_keeps_answers_too(tmp_path, monkeyp
     file.sync()
     assert list(found_in(tmp_path / "a.sqlite", [b"1"])) == [b"1"] and not file.is_unsynced
     file.close()
+
+
+def test_a_file_that_cannot_get_a_log_just_now_keeps_answers_too(tmp_path, monkeypatch):
+    path, connect = tmp_path / "a.sqlite", sqlite3.connect
+    with closing(connect(path, isolation_level=None)) as reader:
+        reader.execute(store._SCHEMA)
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM answers").fetchall()  # whose lock keeps the log away
+        with monkeypatch.context() as impatient:
+            options = {"isolation_level": None, "timeout": 0}
+            impatient.setattr(store.sqlite3, "connect", lambda path, **_: connect(path, **options))
+            file = AnswerFile(path)
+        reader.execute("COMMIT")
+    file.write([(b"1", Stored(b'"a"', 1, 0.0))])
+    file.sync()
+    assert list(found_in(path, [b"1"])) == [b"1"] and not file.is_unsynced
+    file.close()

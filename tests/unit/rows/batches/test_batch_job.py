@@ -551,6 +551,47 @@ def test_fetched_results_stay_so_until_they_are_taken_in(tmp_path, monkeypatch):
     assert not files_beside(cache)
 
 
+def test_rows_that_another_kernel_takes_in_meanwhile_have_their_answers(tmp_path, monkeypatch):
+    cache, read, theirs = tmp_path / "a", BatchJob._read, []
+
+    async def read_slowly(job, batches):
+        await read(job, batches)
+        monkeypatch.setattr(BatchJob, "_read", read)
+        theirs.append(await asyncio.to_thread(mapped, server, 10, cache=cache))
+
+    with BatchServer(stays="in_progress") as server:
+        mapped(server, 10, cache=cache, stops_at="in_progress")
+        server.release()
+        monkeypatch.setattr(BatchJob, "_read", read_slowly)
+        mine = mapped(server, 10, cache=cache)
+        assert len(server.batches()) == 1
+    assert not mine.stopped and mine.frame.equals(theirs[0].frame)
+    assert list(mine.frame["answer"]) == [each[-40:] for each in rows(10)]
+
+
+@pytest.mark.parametrize("by", ["map", "cancel"])
+def test_a_batch_is_forgotten_whose_rows_were_answered_otherwise(tmp_path, by):
+    cache = tmp_path / "a"
+    with (
+        BatchServer(stays="in_progress") as server,
+        Agent("gpt-4o-mini", base_url=server.base_url, api_key=KEY) as agent,
+    ):
+        mapped(server, 10, cache=cache, stops_at="in_progress")
+        (sent,) = Ledger(cache).all()
+        server.release()
+        resume = ["resume", "--cache", str(cache)]
+        while "its results are here" not in MAPS.run(resume, None, agent):
+            pass
+        cancel = ["cancel", sent.token[:8], "--cache", str(cache)]
+        assert "its results are here" in MAPS.run(cancel, None, agent)
+        mapped(server, 10, cache=cache, batch=False)
+        if by == "map":
+            mapped(server, 10, cache=cache)
+        else:
+            assert MAPS.run(cancel, None, agent) == NONE
+    assert not Ledger(cache).all() and not files_beside(cache)
+
+
 def test_files_that_nobody_uses_are_swept(tmp_path):
     ledger = Ledger(tmp_path / "a")
     pack = Pack(ledger.folder())

@@ -12,7 +12,9 @@ import pytest
 
 from agent_magics import Agent
 from agent_magics.protocol.errors import FatalError
+from agent_magics.rows.engines.partition_answers import PartitionFiles
 from agent_magics.rows.engines.partitions import Partitions
+from agent_magics.rows.tables.columns import AnswerColumns
 from tests.support.models.row_server import RowServer
 from tests.support.rows.clusters import cluster, mortal_workers
 from tests.support.rows.watchers import When, wait_until
@@ -138,6 +140,12 @@ def test_parts_are_written_by_partition(client, tmp_path):
     assert list(there["answer"][:-1]) == list(table()["text"][50:298])
     lengths = list(frame.map_partitions(len).compute())
     assert lengths[0] == 0 and list(there["row"]) == [n for each in lengths for n in range(each)]
+
+
+def test_files_of_no_partition_are_a_frame_without_rows(tmp_path):
+    frame = PartitionFiles(tmp_path, AnswerColumns(Said), b"a map").frame()
+    assert list(frame.columns) == ["row", "text", "long", "error", "tokens", "cost"]
+    assert not len(frame)
 
 
 def test_what_cannot_be_read_is_one_sentence(client):

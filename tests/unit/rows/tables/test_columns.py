@@ -283,6 +283,13 @@ OTHERS = {
     "zones": (datetime.datetime | None, TIMES, IN_UTC, None),
     "years": (datetime.datetime, ['"0001-01-01T00:00:00+05:00"'], [None], None),
     "text": (None, ["a\ud800"], ["a?"], None),
+    "numbers": (
+        int | float,
+        ["9007199254740993", "2.5", f"1{'0' * 400}"],
+        [2.0**53, 2.5, None],
+        None,
+    ),
+    "lists of numbers": (list[int | float], ["[9007199254740993, 2.5]"], [[2.0**53, 2.5]], None),
 }
 
 
@@ -306,4 +313,38 @@ def test_values_of_every_type_come_into_each_library(library, name):
 
 
 def _is_nothing(value):
-    return value is None or value is pd.NA or value is pd.NaT
+    return value is None or value is pd.NA or value is pd.NaT or value != value
+
+
+def test_an_answer_may_be_nested_as_deep_as_one_is_read():
+    columns, depth = AnswerColumns(dict[str, Any]), 200
+    answer = columns.read('{"a":' * depth + "1" + "}" * depth)
+    first, second = column_values(columns.columns, [answer, b'{"b":2}'])["answer"]
+    assert len(repr(first)) > depth and second == {"b": 2}
+
+
+# Answers of other types: in a file that was given there may be any.
+FOREIGN = [b'{"x":[1]}', b'"text"', b"[1,null]", b'["a"]', b"1.5", b"2.0", b"true", b"null"]
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        (str, ['{"x": [1]}', "text", "[1, null]", '["a"]', "1.5", "2.0", "true", None]),
+        (int, [None, None, None, None, None, 2, None, None]),
+        (float, [None, None, None, None, 1.5, 2.0, None, None]),
+        (bool, [None, None, None, None, None, None, True, None]),
+        (datetime.date, [None] * 8),
+        (datetime.datetime, [None] * 8),
+        (list[int], [None, None, [1, None], [None], None, None, None, None]),
+        (list[str], [None, None, ["1", None], ["a"], None, None, None, None]),
+    ],
+    ids=["text", "int", "float", "bool", "date", "time", "ints", "texts"],
+)
+def test_an_answer_that_does_not_fit_its_column_spoils_no_others(library, kind, expected):
+    columns = AnswerColumns(kind).columns
+    rest = {each: [None] * len(FOREIGN) for each in ("error", "tokens", "cost")}
+    column = frame_of(library, columns, {**column_values(columns, FOREIGN), **rest})["answer"]
+    found = column.to_pylist() if library == "pyarrow" else column.to_list()
+    assert [None if _is_nothing(each) else each for each in found] == expected

@@ -132,3 +132,27 @@ def test_what_may_not_be_looked_at_is_not_written_over():
         return ""
 
     assert call_as_user(write_over) == "Permission denied"
+
+
+def test_two_kernels_may_write_one_part(tmp_path, monkeypatch):
+    mine, theirs = pyarrow.table({"row": [1]}), pyarrow.table({"row": [2]})
+    write = pyarrow.parquet.write_table
+
+    def write_meanwhile(table, file):
+        monkeypatch.setattr(pyarrow.parquet, "write_table", write)
+        PartFiles(tmp_path).write(0, theirs)
+        assert pyarrow.parquet.read_table(tmp_path / "part-00000.parquet").equals(theirs)
+        write(table, file)
+
+    monkeypatch.setattr(pyarrow.parquet, "write_table", write_meanwhile)
+    PartFiles(tmp_path).write(0, mine)
+    assert PartFiles(tmp_path).read(PartFiles(tmp_path).paths()).equals(mine)
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_what_a_killed_kernel_has_left_goes_when_it_is_old(tmp_path):
+    for name, at in (("part-0.part", (0, 0)), ("part-1.x.part", (0, 0)), ("part-1.y.part", None)):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, at)
+    PartFiles(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["part-1.y.part"]

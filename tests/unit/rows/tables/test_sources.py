@@ -1,6 +1,7 @@
 """Rows of every kind are read as the same values, and answered in a table of the same kind."""
 
 import bz2
+import csv as csv_module
 import dataclasses
 import datetime
 import decimal
@@ -259,6 +260,38 @@ def test_a_file_with_a_column_twice_is_refused(tmp_path):
     (tmp_path / "a.csv").write_text("text,text\na,b\n")
     with pytest.raises(FatalError, match="more than one column is called 'text'"):
         open_source(tmp_path / "a.csv")
+
+
+def test_a_parquet_file_with_a_column_twice_is_refused(tmp_path):
+    table = pa.Table.from_arrays([pa.array(["a"])] * 2, names=["text", "text"])
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(FatalError, match="more than one column is called 'text'"):
+        open_source(tmp_path / "a.parquet")
+
+
+def test_a_line_with_more_values_than_columns_is_that_rows_error(tmp_path):
+    (tmp_path / "a.csv").write_text("id,text\n1,Dear, all\n2,b,\n3\n")
+    (first, *others) = open_source(tmp_path / "a.csv", hold=True).read(range(3), None)
+    assert isinstance(first, Broken) and "more values than there are columns" in first.problem
+    assert others == [{"id": "2", "text": "b"}, {"id": "3", "text": None}]
+
+
+def test_a_file_is_read_whose_name_is_also_a_pattern(tmp_path):
+    for name in ("data[1]", "data1"):
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps({"name": name}))
+    assert list(file_batches(str(tmp_path / "data[1].jsonl"))) == [[{"name": "data[1]"}]]
+    (tmp_path / "data[1].jsonl").unlink()
+    assert list(file_batches(str(tmp_path / "data[1].jsonl"))) == [[{"name": "data1"}]]
+
+
+def test_the_longest_field_of_others_stays(tmp_path):
+    (tmp_path / "a.csv").write_text("text\na\n")
+    before = csv_module.field_size_limit(1 << 30)
+    try:
+        list(file_batches(str(tmp_path / "a.csv")))
+        assert csv_module.field_size_limit() == 1 << 30
+    finally:
+        csv_module.field_size_limit(before)
 
 
 def test_values_may_be_rows(tmp_path):

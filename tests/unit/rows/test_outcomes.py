@@ -1,0 +1,51 @@
+"""What becomes of rows, in Parquet files of some rows each."""
+
+import asyncio
+
+import pyarrow.parquet
+
+from agent_magics.rows.outcomes import Outcome, Parts
+from agent_magics.rows.tables.columns import AnswerColumns
+
+TEXT = AnswerColumns(None)
+
+
+def written(folder, answers, stopped=""):
+    """Write answers by the position of their row, ten rows a part; return the table of them."""
+
+    async def write():
+        parts = Parts(folder, TEXT, b"the same map", span=10)
+        for position, answer in answers.items():
+            parts.put(position, Outcome(b'"%s"' % answer.encode()))
+        await parts.close(stopped)
+        return parts.frame("pyarrow")
+
+    return asyncio.run(write())
+
+
+def found(folder):
+    return pyarrow.parquet.read_table(folder)["answer"].to_pylist()
+
+
+def test_a_call_that_ends_early_replaces_no_part_with_more_answers(tmp_path):
+    first = {number: f"first {number}" for number in range(35)}
+    assert written(tmp_path, first).num_rows == 35
+    second = {number: f"second {number}" for number in (29, 3, *range(10, 20), 33)}
+    frame = written(tmp_path, second, "you stopped it")
+    assert frame["row"].to_pylist() == sorted(second)
+    assert frame["answer"].to_pylist() == [second[number] for number in sorted(second)]
+    kept = {number: second[number] for number in range(10, 20)}
+    assert found(tmp_path) == list({**first, **kept}.values())
+
+
+def test_a_call_that_ends_early_replaces_parts_with_fewer_answers(tmp_path):
+    written(tmp_path, {3: "first", 12: "first"}, "you stopped it")
+    frame = written(tmp_path, {1: "second", 3: "second"}, "you stopped it")
+    assert frame["row"].to_pylist() == [1, 3]
+    assert found(tmp_path) == ["second", "second", "first"]
+
+
+def test_a_call_with_fewer_rows_leaves_no_others(tmp_path):
+    written(tmp_path, dict.fromkeys(range(35), "first"))
+    assert written(tmp_path, dict.fromkeys(range(12), "second")).num_rows == 12
+    assert found(tmp_path) == ["second"] * 12
