@@ -84,8 +84,9 @@ def test_what_was_unfolded_stays_so_while_more_calls_join(notebook: Open) -> Non
     cards = group.locator("details.am-card")
     expect(cards).to_have_count(4)
     cards.nth(3).locator("> summary").click()
-    output = cards.nth(3).locator("pre.am-pre").last
+    output = cards.nth(3).get_by_label("Output of shell")
     output.focus()
+    expect(output).to_be_focused()
     output.evaluate("pre => pre.scrollTop = 900")
     gate.open()
     page.wait_for_end(1)
