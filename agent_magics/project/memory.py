@@ -20,6 +20,7 @@ from typing import Literal
 from agent_magics.config_files.places import FOLDER, config_folder
 from agent_magics.config_files.trust import Trustable, digest_of
 from agent_magics.files.beneath import create_file, real_path
+from agent_magics.files.locks import own_write
 from agent_magics.files.plain_files import read_plain
 from agent_magics.project.fingerprints import Anchor, Fingerprints
 from agent_magics.project.texts import decode_text, names_in, opened
@@ -175,7 +176,8 @@ class NoteFolder(Trustable[StoredNotes]):
             why = problem or ("there is no such note" if content is None else "there are too many")
             raise RespondToModel(f"Nothing was changed at {self._file(topic)}: {why}.")
         try:
-            self._put(topic + _SUFFIX, content)
+            with own_write(self.path_of(topic)):
+                self._put(topic + _SUFFIX, content)
         except OSError as error:
             why = clause(error)
             raise RespondToModel(f"{self._file(topic)} could not be written: {why}.") from None

@@ -38,6 +38,7 @@ from agent_magics.protocol.errors import clause
 MOST_KEPT = 256 << 20  # bytes in quarantine
 MOST_FOLDERS = 1_000
 _DEEPEST = 200  # levels of a folder that is moved into it
+_LONGEST_STEM = 50  # characters of a name that a longer one begins with; four bytes each at most
 
 OnlyReported = Callable[[str, SnapshotEntry | None, SnapshotEntry | None], str]
 
@@ -88,7 +89,7 @@ class Quarantine:
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._bytes_left = self._folders_left = 0
-        self._aside: set[str] = set()  # what could only be renamed where it was
+        self.aside: set[str] = set()  # what could only be renamed where it was
 
     def take(self, name: str, folder: int, shown: str, by: str = "") -> str:
         """Move `name` out of an opened folder; return its new path.
@@ -106,12 +107,11 @@ class Quarantine:
             OSError: it cannot be moved at all, or not further than it was.
         """
         aside = name
-        if by or shown not in self._aside:
-            aside = f"{name}.quarantined-{secrets.token_hex(4)}"
+        if by or shown not in self.aside:
+            aside = f"{name[:_LONGEST_STEM]}.quarantined-{secrets.token_hex(4)}"
             os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=folder)
         if by:
             os.rename(by, name, src_dir_fd=folder, dst_dir_fd=folder)
-        self._aside.discard(shown)
         try:
             status = os.stat(aside, dir_fd=folder, follow_symlinks=False)
             size = status.st_size
@@ -131,7 +131,8 @@ class Quarantine:
             if aside == name:
                 raise
             target = os.path.join(os.path.dirname(shown), aside)
-            self._aside.add(target)
+            self.aside.add(target)
+        self.aside.discard(shown)
         return target
 
     def _make_room(self, size: int) -> None:
@@ -295,7 +296,8 @@ def move_away(path: str, quarantine: Quarantine) -> Finding:
         with folder_of(path) as (folder, name):
             return Finding(path, "new", "moved", quarantine.take(name, folder, path))
     except OSError as error:
-        return Finding(path, "new", why=f"it could not be moved away ({clause(error)})")
+        why = f"it could not be moved away ({clause(error)})"
+        return Finding(path, "new", why=why, pending=path not in quarantine.aside)
 
 
 def _restore(
@@ -321,7 +323,8 @@ def _restore(
             kept = _exchange(name, made, folder, was, path, quarantine)
         return Finding(path, change, "restored", kept)
     except FileNotFoundError:
-        return Finding(path, change, why="its folder is gone, so it was not restored")
+        why = "its folder is gone, so it was not restored"  # it may have been moved for a while
+        return Finding(path, change, why=why, pending=True)
     except OSError as error:
         why = f"it could not be restored ({clause(error)})"
         return Finding(path, change, why=why, pending=True)
@@ -380,7 +383,7 @@ def _stamp_at(name: str, folder: int) -> tuple[int, ...]:
 
 def _make_beside(name: str, folder: int, was: SnapshotEntry) -> str:
     """Create the old version under a temporary name, to be renamed into place atomically."""
-    made = f".{name}.{secrets.token_hex(4)}"
+    made = f".{name[:_LONGEST_STEM]}.{secrets.token_hex(4)}"
     if stat.S_ISLNK(was.mode):
         os.symlink(was.content or b"", os.fsencode(made), dir_fd=folder)
         return made

@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.turn import LiveResult
 from agent_magics.exec.processes import ProcessManager
+from agent_magics.files.locks import thread_lock
 from agent_magics.protocol.errors import RespondToModel, typed_message
 from agent_magics.tools.code.scratch_process import ScratchProcess
 from agent_magics.tools.commands.confinement import confinement_for
@@ -32,7 +33,7 @@ class _Kept:
 
 
 _kept: "WeakKeyDictionary[ProcessManager, _Kept]" = WeakKeyDictionary()
-_kept_lock = threading.Lock()
+_kept_lock = thread_lock()
 
 
 def run_in_scratch(
