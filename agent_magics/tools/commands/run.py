@@ -175,23 +175,23 @@ def start_confined(
         RespondToModel: it cannot be started, or there is no room for another session.
     """
     confinement = confinement_for(ctx, permissions)
-    protected = ProtectedFiles(ctx, confinement)
     options: dict[str, Any] = {
         "cwd": cwd,
         "env": environment_for(ctx, confinement),
         "tty": tty,
         "confinement": confinement,
     }
-    ctx.emit(ExecCommandBegin, command=tuple(argv), cwd=str(cwd))
+    protected = ProtectedFiles(ctx, confinement)
     try:
+        ctx.emit(ExecCommandBegin, command=tuple(argv), cwd=str(cwd))
         if session:
             kept = ctx.processes.start_session(argv, command=session, **options)
             process = kept.process
         else:
             kept, process = None, ctx.processes.start(argv, **options)
     except BaseException:
-        ctx.emit(ExecCommandEnd, exit_code=None, duration=0.0)
         protected.finish()
+        ctx.emit(ExecCommandEnd, exit_code=None, duration=0.0)
         raise
     rights = requested_rights(permissions)
     return RunningCommand(ctx, process, kept, confinement, protected, cwd, rights)

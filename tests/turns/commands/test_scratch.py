@@ -99,6 +99,15 @@ def test_it_is_confined_as_commands_are(agent, tmp_path):
     assert "OPENAI" not in run(agent, "import os\nsorted(os.environ)").text
 
 
+def test_what_it_changes_of_protected_files_is_undone_at_each_call(tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENT_MAGICS_TIER", "1")
+    code = "import os; os.makedirs('.agent_magics/tools', exist_ok=True)"
+    with Agent(ScriptedModel([]), ["python"], cwd=tmp_path) as agent:
+        for _ in range(2):
+            assert "moved" in run(agent, code).text
+            assert not (tmp_path / ".agent_magics").exists()
+
+
 def test_what_it_takes_too_long_for_is_stopped_and_variables_stay(agent):
     output = run(agent, "x = 1\nimport time\nwhile True:\n    time.sleep(0.01)", timeout_ms=500)
     assert "The code was stopped after 0.5 s (timeout_ms)" in output.text
