@@ -24,6 +24,7 @@ from agent_magics.exec.protected.snapshot import (
     take,
     unwatched,
 )
+from agent_magics.exec.temporary_files import remove_tree
 from agent_magics.files.beneath import (
     closing_descriptor,
     create_file,
@@ -155,8 +156,9 @@ class Quarantine:
             for entry, its_size in zip(kept, sizes, strict=True):
                 if left + size <= MOST_KEPT * share and count < MOST_FOLDERS * share:
                     break
-                left, count = left - its_size, count - 1
-                shutil.rmtree(entry.path, ignore_errors=True)
+                remove_tree(entry.path)
+                if not os.path.lexists(entry.path):
+                    left, count = left - its_size, count - 1
             self._bytes_left = MOST_KEPT - left - size
             self._folders_left = MOST_FOLDERS - count - 1
 
