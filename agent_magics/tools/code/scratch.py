@@ -19,6 +19,7 @@ from agent_magics.files.locks import thread_lock
 from agent_magics.protocol.errors import RespondToModel, typed_message
 from agent_magics.tools.code.scratch_process import ScratchProcess
 from agent_magics.tools.commands.confinement import confinement_for
+from agent_magics.tools.commands.unreadable import find_unreadable
 
 # Bytes of all values that one call passes; they are copied twice on the way.
 MOST_PASSED = 256 * 1024 * 1024
@@ -56,7 +57,8 @@ def run_in_scratch(
     with kept.lock:
         process, note = kept.process, ""
         if process is not None and not process.process.ended:
-            if not process.is_confined_as(confinement):
+            forbidden = find_unreadable(ctx.turn.read_rules()).places
+            if not process.is_confined_as(confinement, forbidden):
                 process.process.end("kill")
                 note = "the sandbox's settings have changed"
         elif process is not None:

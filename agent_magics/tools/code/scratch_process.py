@@ -32,6 +32,7 @@ from agent_magics.protocol.errors import RespondToModel, clause, short_message
 from agent_magics.protocol.events import ExecCommandOutputDelta, LiveOutput
 from agent_magics.protocol.items import json_object
 from agent_magics.tools.commands.confinement import ProtectedFiles, environment_for, explain_output
+from agent_magics.tools.commands.unreadable import rules_not_kept
 
 # What the process may send in one message, and in one run: pictures, mostly.
 _MOST_MESSAGE, _MOST_SENT = 32 * 1024 * 1024, 64 * 1024 * 1024
@@ -161,9 +162,18 @@ class ScratchProcess:
             confinement=self.confinement,
         )
 
-    def is_confined_as(self, confinement: Confinement | None) -> bool:
-        """Return whether its rights equal those of `confinement`, so that it can be used again."""
-        return _rights(self.confinement) == _rights(confinement)
+    def is_confined_as(self, confinement: Confinement | None, forbidden: Sequence[str]) -> bool:
+        """Return whether its rights equal those of `confinement`, so that it can be used again.
+
+        Args:
+            confinement: what the next call needs.
+            forbidden: what rules forbid to read by now; as much of it as can be is hidden.
+        """
+        if confinement is None or self.confinement is None:
+            return confinement is self.confinement
+        hidden = set(forbidden).intersection(confinement.hidden)
+        is_hidden = confinement.tier < 2 or hidden <= set(self.confinement.hidden)
+        return is_hidden and _rights(self.confinement) == _rights(confinement)
 
     def run(
         self, code: str, values: Mapping[str, bytes], timeout: float, ctx: ToolContext
@@ -214,7 +224,7 @@ class ScratchProcess:
         return answer, error or _clean(answer.end.get("end") or "", _LONGEST_ERROR)
 
     def _result(self, answer: _RunMessages, error: str, note: str, ctx: ToolContext) -> LiveResult:
-        notes = [note]
+        notes = [note, rules_not_kept(ctx, self.confinement)]
         confined = self.confinement
         denial = explain_output(error, confined, ctx.cwd) if error and confined else None
         if denial is not None:
@@ -341,7 +351,5 @@ def _read_message(data: bytes) -> dict[str, object]:
     return message
 
 
-def _rights(confinement: Confinement | None) -> tuple[object, ...] | None:
-    if confinement is None:
-        return None
+def _rights(confinement: Confinement) -> tuple[object, ...]:
     return confinement.tier, confinement.writable, confinement.network
