@@ -1,7 +1,7 @@
 """Restores protected files, and moves new ones away.
 
-Law: nothing is deleted, and no link is followed: a running process could have placed a link so that
-a write would go elsewhere.
+Law: nothing is deleted but compiled modules, which Python writes anew, and no link is followed: a
+running process could have placed a link so that a write would go elsewhere.
 """
 
 import errno
@@ -20,6 +20,7 @@ from agent_magics.exec.protected.snapshot import (
     Snapshot,
     SnapshotEntry,
     folders_above,
+    is_compiled,
     is_in,
     take,
     unwatched,
@@ -233,10 +234,8 @@ def put_back(
     replaced: set[str] = set()
     if found:  # `now` was read through a link
         now = take(place, {})
-    for path in sorted(before.keys() | now.keys()):
+    for path in _differences(before, now):
         was, is_now = before.get(path), now.get(path)
-        if was is not None and is_now is not None and is_now.is_like(was):
-            continue
         if path.endswith(".agent.jsonl") and (was is None or _goes_on(was, is_now)):
             continue  # this package records into it
         is_within = is_in(path, replaced)
@@ -255,6 +254,18 @@ def put_back(
         elif finding.kept:
             replaced.add(path)
     return found
+
+
+def _differences(before: Snapshot, now: Snapshot) -> Iterator[str]:
+    """Yield the paths of what is not the same; compiled modules among it are removed instead."""
+    for path in sorted(before.keys() | now.keys()):
+        was, is_now = before.get(path), now.get(path)
+        if was is not None and is_now is not None and is_now.is_like(was):
+            continue
+        if is_compiled(path):
+            remove_compiled(path)
+        else:
+            yield path
 
 
 def _goes_on(was: SnapshotEntry, is_now: SnapshotEntry | None) -> bool:
@@ -300,6 +311,15 @@ def move_away(path: str, quarantine: Quarantine) -> Finding:
     except OSError as error:
         why = f"it could not be moved away ({clause(error)})"
         return Finding(path, "new", why=why, pending=path not in quarantine.aside)
+
+
+def remove_compiled(path: str) -> None:
+    """Remove a compiled module, or all that are in a folder."""
+    with suppress(OSError):
+        for name in os.listdir(path) if path.endswith("/__pycache__") else ():
+            remove_compiled(f"{path}/{name}")
+    with suppress(OSError), folder_of(path) as (parent, name):
+        os.unlink(name, dir_fd=parent)
 
 
 def _restore(

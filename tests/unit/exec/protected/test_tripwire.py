@@ -148,6 +148,39 @@ def test_what_is_planted_in_a_folder_that_nobody_may_look_into_is_found(closed, 
     assert found == [*planted, *sorted(["restored .git/config", f"restored {closed}"])]
 
 
+@pytest.mark.parametrize("begins", ["its call", "a session"])
+def test_compiled_modules_are_removed_and_nothing_is_told(begins, workspace, tripwire):
+    tools = workspace / ".agent_magics/tools"
+    (tools / "__pycache__").mkdir(parents=True)
+    (tools / "x.py").touch()
+    (tools / "__pycache__/x.cpython-311.pyc").write_bytes(b"mine")
+    (tools / "__pycache__/y.cpython-311.pyc").write_bytes(b"mine")
+    watch = tripwire.arm(confined(workspace))
+    if begins == "a session":
+        watch.check()
+    (tools / "__pycache__/x.cpython-311.pyc").write_bytes(b"evil")
+    (tools / "a/__pycache__").mkdir(parents=True)
+    (tools / "__pycache__/new.cpython-311.pyc").touch()
+    (workspace / "evil").mkdir()
+    (tools / "b").mkdir()
+    (tools / "b/__pycache__").symlink_to(workspace / "evil")
+    found = {os.path.basename(finding.path) for finding in watch.finish()}
+    assert found == {"a", "b"}
+    assert os.listdir(tools / "__pycache__") == ["y.cpython-311.pyc"]
+
+
+@pytest.mark.parametrize(
+    "place", [".agent_magics/skills/a/scripts/lib/x/y.py", ".git/hooks/a/b/c/d/e"]
+)
+def test_what_stands_deep_is_restored(place, workspace, tripwire):
+    (workspace / place).parent.mkdir(parents=True)
+    (workspace / place).write_text("mine", encoding="utf-8")
+    watch = tripwire.arm(confined(workspace))
+    (workspace / place).write_text("evil", encoding="utf-8")
+    assert [finding.done for finding in watch.finish()] == ["restored"]
+    assert (workspace / place).read_text(encoding="utf-8") == "mine"
+
+
 def test_what_was_changed_is_kept(workspace, tripwire):
     watch = tripwire.arm(confined(workspace))
     append(workspace / ".git/config")
