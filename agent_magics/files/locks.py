@@ -161,7 +161,7 @@ def own_write(*paths: str | os.PathLike[str]) -> Iterator[None]:
     """
     with ExitStack() as entered:
         for guard in _guards:
-            entered.enter_context(guard(list(map(os.fspath, paths))))
+            entered.enter_context(guard([os.fspath(path) for path in paths]))
         yield
 
 

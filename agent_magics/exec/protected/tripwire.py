@@ -8,10 +8,10 @@ and folders that could not be read.
 
 Law: nothing is lost and nothing is silent. Changes that the person may have made are reported and
 kept: always for the open notebook; otherwise if they happened between two calls, while only
-sessions ran, unless git would run programs because of them; and if a command runs that the person
-let write there. All commands share one record of the protected state, kept from the start of the
-first to the end of the last; what the kernel writes by itself, and what an approved command wrote,
-becomes part of it.
+sessions ran, unless git would run programs because of them; and during the call of a command that
+the person let write there. All commands share one record of the protected state, kept from the
+start of the first to the end of the last; what the kernel writes by itself, and what an approved
+command wrote, becomes part of it.
 """
 
 import os
@@ -121,9 +121,8 @@ class Tripwire:
     def __init__(self, quarantine: str, every: float | None = _LOOKS_EVERY) -> None:
         self._quarantine = Quarantine(quarantine)
         self._places: dict[str, _ProtectedPath] = {}
-        self._calls = 0  # commands that run within their call; the others are sessions
+        self._calls: set[FileWatch] = set()  # of commands within their call; others are sessions
         self._lock = threading.RLock()
-        self._running: set[FileWatch] = set()
         self._watches: set[FileWatch] = set()  # of those that are compared while they run
         self._found: list[Finding] = []  # for the next comparison
         self._installed = Installed()
@@ -159,8 +158,7 @@ class Tripwire:
             watch = FileWatch(self, confinement, places, tree, found, tell)
             for place in places:  # counted last: until here an error leaves nothing
                 place.holders += 1
-            self._running.add(watch)
-            self._calls += 1
+            self._calls.add(watch)
             if confinement is None:
                 return watch
             self._tell = tell or self._tell
@@ -250,22 +248,29 @@ class Tripwire:
             found += [finding for place in places for finding in self._restore(place)]
             return found if tree is None else found + tree.examine(self._quarantine)
 
-    def count_calls(self, more: int) -> None:
-        """Record that a command's call has returned (-1), or another one about it began (1)."""
+    def enter_call(self, watch: "FileWatch") -> None:
+        """Record that a call about a session begins."""
         with self._lock:
-            self._calls += more
+            self._calls.add(watch)
+
+    def leave_call(self, watch: "FileWatch") -> None:
+        """Record that a command's call has returned, whether the command has ended or not.
+
+        What the person let it write is accepted.
+        """
+        with self._lock:
+            for place in self._places.values() if watch in self._calls else ():
+                if place.holders and watch.may_write(place.path):
+                    place.remember()
+            self._calls.discard(watch)
 
     def release(self, watch: "FileWatch", places: Sequence[_ProtectedPath]) -> None:
-        """Remove one command that has ended, and accept what the person let it write."""
+        """Remove one command that has ended."""
         self._watches.discard(watch)
         self._installed.end(watch)
         with self._lock:
-            self._running.discard(watch)
             for place in places:
                 place.holders -= 1
-            for place in self._places.values():
-                if place.holders and watch.may_write(place.path):
-                    place.remember()
 
     def _restore(self, place: _ProtectedPath) -> list[Finding]:
         before, most = place.before, place.most
@@ -280,7 +285,7 @@ class Tripwire:
         if place.enforced and parent and not moved:
             place.remember()
             return []
-        if any(watch.may_write(place.path) for watch in self._running):
+        if any(watch.may_write(place.path) for watch in self._calls):
             return self._only_tell(place)
         if opened := open_closed(place.modes, self._quarantine):
             now, parent = place.look(most)
@@ -311,7 +316,7 @@ class Tripwire:
         return found
 
     def _only_tell(self, place: _ProtectedPath) -> list[Finding]:
-        """Accept what changed, as a command runs that the person let write it; return it."""
+        """Accept what changed in the call of a command that may write it; return it."""
         now, place.parent = place.look(place.most)
         snapshots = up_to_a_common_end(place.before, now, place.most)
         why = "by a command that you let write there, or meanwhile"
@@ -340,7 +345,6 @@ class FileWatch:
         self._found = found
         self._tell = tell
         self._lock = threading.Lock()
-        self._in_call = True
         self._is_over = False
 
     def may_write(self, path: str) -> bool:
@@ -353,8 +357,7 @@ class FileWatch:
             if self._is_over:
                 return
             self._found = self._compare(searches=False)  # not this call's
-            self._tripwire.count_calls(1 - self._in_call)
-            self._in_call = True
+            self._tripwire.enter_call(self)
 
     def look(self, *, searches: bool = True) -> None:
         """Compare now, while the command runs, and report the findings.
@@ -374,7 +377,7 @@ class FileWatch:
         """Compare now, because the command continues as a session; return the findings."""
         with self._lock:
             found = self._compare()
-            self._leave_call()
+            self._tripwire.leave_call(self)
             return found
 
     def finish(self) -> list[Finding]:
@@ -383,7 +386,7 @@ class FileWatch:
             if self._is_over:
                 return []
             found = self._compare()
-            self._leave_call()
+            self._tripwire.leave_call(self)
             self._tripwire.release(self, self._places)
             self._is_over = True
             return found
@@ -393,10 +396,6 @@ class FileWatch:
         if self._tree is None or self._is_over:
             return found
         return found + self._tripwire.compare(self._places, self._tree if searches else None)
-
-    def _leave_call(self) -> None:
-        self._tripwire.count_calls(-self._in_call)
-        self._in_call = False
 
 
 def _why_a_person_may(path: str, was: SnapshotEntry | None, is_now: SnapshotEntry | None) -> str:

@@ -726,7 +726,7 @@ def test_a_later_call_about_a_session_counts_as_its_first(workspace, tripwire):
     append(workspace / ".git/config", "# the person\n")
     assert [finding.done for finding in session.finish()] == [""]
     session.enter_call()  # it is over
-    assert tripwire._calls == 0
+    assert not tripwire._calls
 
 
 def test_what_a_person_changes_while_only_a_session_runs_stays_and_is_told(workspace, tripwire):
@@ -997,6 +997,19 @@ def test_a_command_that_was_let_out_may_change_them_beside_a_session(seen_by, wo
     assert free.finish() == session.finish() == []
     assert "fsmonitor" in (workspace / ".git/config").read_text(encoding="utf-8")
     assert (workspace / ".git/hooks/pre-commit").exists()
+
+
+def test_what_was_let_out_and_goes_on_as_a_session_changes_no_hooks_later(workspace, tripwire):
+    session = tripwire.arm(confined(workspace))
+    session.check()
+    free = tripwire.arm(None)
+    (workspace / ".git/hooks/installed").touch()
+    free.check()
+    assert session.check() == []
+    (workspace / ".git/hooks/later").touch()
+    assert [finding.done for finding in session.check()] == ["moved"]
+    assert (workspace / ".git/hooks/installed").exists()
+    assert free.finish() == session.finish() == []
 
 
 def test_a_command_may_change_what_the_person_let_it_write_beside_a_session(workspace, tripwire):

@@ -336,13 +336,13 @@ def tripwire(tmp_path, monkeypatch):
 def test_an_error_before_its_start_leaves_no_watch(ctx, held, tripwire):
     with pytest.raises(OSError, match="no space left"):
         ProtectedFiles(in_turn(ctx, diff_tracker=Broken()), held)
-    assert (tripwire._calls, tripwire._running) == (0, set())
+    assert not tripwire._calls and not any(p.holders for p in tripwire._places.values())
 
 
 def test_a_scratch_process_without_room_is_told_and_leaves_no_watch(ctx, held, tripwire):
     with pytest.raises(RespondToModel, match="could not be started: No such file"):
         ScratchProcess(in_turn(ctx, processes=Processes(Path("/nowhere"))), held)
-    assert (tripwire._calls, tripwire._running) == (0, set())
+    assert not tripwire._calls and not any(p.holders for p in tripwire._places.values())
 
 
 def test_a_free_command_has_nothing_to_be_told(ctx, events, tmp_path):
