@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_magics.config_files.toml_places import Statement, TomlPlaces, parse_toml
+from agent_magics.files.locks import own_write
 from agent_magics.files.plain_files import replace_file
 from agent_magics.protocol.errors import FatalError
 
@@ -197,4 +198,5 @@ def write_text(path: Path, text: str, *, mode: int = 0o644) -> None:
     """
     with suppress(OSError):
         mode = stat.S_IMODE(path.stat().st_mode)
-    replace_file(path, text.encode("utf-8"), mode)
+    with own_write(path):
+        replace_file(path, text.encode("utf-8"), mode)

@@ -178,6 +178,9 @@ class ChangeWatch(Protocol):
     def hand_over(self) -> None:
         """Report the changes so far, because it goes on as a session."""
 
+    def take_back(self) -> None:
+        """Report what changed since, because a call is about it again."""
+
     def finish(self) -> None:
         """Report the changes, because it has ended."""
 

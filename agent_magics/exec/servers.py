@@ -13,6 +13,7 @@ from agent_magics.protocol.errors import clause
 
 MOST_KEPT = 256 * 1024  # bytes of one server's log
 _LONGEST_LINE = 2_000  # characters of a line added by us
+_OURS = "\0"  # begins such a line; no server's
 _BACK_OFF = 0.2  # seconds before the first restart; each further one waits twice as long
 _MOST = 3  # unexpected ends within the time below; after one more there is no restart
 _WITHIN = 60.0  # seconds
@@ -34,6 +35,9 @@ class LogRing:
 
     def feed(self, data: bytes) -> None:
         """Append bytes of the server."""
+        self._add(data.replace(_OURS.encode(), b""))
+
+    def _add(self, data: bytes) -> None:
         if not data:
             return
         self._at_line_start = data.endswith(b"\n")
@@ -52,24 +56,29 @@ class LogRing:
         """Append a line of our own."""
         line = " ".join(text[:_LONGEST_LINE].splitlines())
         start = "" if self._at_line_start else "\n"
-        self.feed(f"{start}[{line}]\n".encode("utf-8", "replace"))
+        self._add(f"{start}{_OURS}[{line}]\n".encode("utf-8", "replace"))
 
     def text(self) -> str:
         """Return the kept text, without secrets, and the number of dropped bytes if any."""
+        return self._marked().replace(_OURS, "")
+
+    def _marked(self) -> str:
+        """Return the same with the mark of each line of ours."""
         kept = b"".join(self._pieces)
         dropped = self.dropped
         if dropped:  # a truncated line could begin with half a secret
-            cut = kept.find(b"\n") + 1
+            cut = kept.find(b"\n") + 1 or len(kept)
             dropped += cut
             kept = kept[cut:]
         text = self.redact(kept.decode("utf-8", "replace"))
-        return f"[{dropped:,} bytes before this were dropped]\n{text}" if dropped else text
+        said = f"{_OURS}[{dropped:,} bytes before this were dropped]\n"
+        return said + text if dropped else text
 
     def last_words(self) -> str:
         """Return the server's last line, as the end of a sentence; "" without one."""
-        for line in reversed(self.text().splitlines()):
+        for line in reversed(self._marked().splitlines()):
             text = " ".join(line.split())
-            if text and not text.startswith("["):
+            if text and not text.startswith(_OURS):
                 return f"; it said: {text[:300]}"
         return ""
 

@@ -63,7 +63,7 @@ class Spool:
         """
         with self._lock:
             data = self._begun.pop(stream, b"") + data
-            end = _last_whole(data)
+            end = last_whole(data)
             if end < len(data):
                 self._begun[stream] = data[end:]
                 data = data[:end]
@@ -110,10 +110,15 @@ class Spool:
     def _open_file(self) -> "_File":
         """Return the file, created with all output so far on first use."""
         if self._file is None:
-            self._file = file = _File(scratch_folder())
+            file = _File(scratch_folder())
+            try:
+                file.append(b"".join(self._merged.parts()))  # nothing was dropped until now
+            except BaseException:
+                file.discard()
+                raise
+            self._file = file
             _on_disk.append(weakref.ref(self))
             weakref.finalize(self, file.discard).atexit = False  # the folder goes at exit
-            file.append(b"".join(self._merged.parts()))  # nothing was dropped until now
         return self._file
 
     def _give_up(self, reason: str) -> None:
@@ -327,7 +332,7 @@ def _decoded(head: bytes, tail: bytes, characters: int | None) -> tuple[str, str
     """
     if characters is None:
         return (head + tail).decode("utf-8", "replace"), "", 0
-    head, tail = head[: _last_whole(head)], tail[_first_whole(tail) :]
+    head, tail = head[: last_whole(head)], tail[_first_whole(tail) :]
     omitted = max(0, characters - _count(head) - _count(tail))
     return head.decode("utf-8", "replace"), tail.decode("utf-8", "replace"), omitted
 
@@ -341,7 +346,7 @@ def _count(data: bytes) -> int:
     return len(data) if data.isascii() else len(data.translate(None, _CONTINUATION))
 
 
-def _last_whole(data: bytes) -> int:
+def last_whole(data: bytes) -> int:
     """Return the end of the last complete character of `data`; invalid bytes count as complete."""
     for back in range(1, min(3, len(data)) + 1):
         byte = data[-back]

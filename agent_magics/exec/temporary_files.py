@@ -11,6 +11,7 @@ import tempfile
 import threading
 from pathlib import Path
 
+from agent_magics.files.beneath import folder_of, set_mode_at
 from agent_magics.files.locks import hold, is_held
 
 _PREFIX = "agent-magics-"
@@ -60,7 +61,22 @@ def scratch_folder() -> Path:
 def remove_own(folder: Path, owner: int) -> None:
     """Remove a folder, but not in a child that was forked from its owner."""
     if os.getpid() == owner:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_tree(folder)
+
+
+def remove_tree(folder: str | os.PathLike[str]) -> None:
+    """Remove a folder, also where folders in it may not be changed, as in Go's module cache."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if not os.path.lexists(folder):
+        return
+    with contextlib.suppress(OSError):
+        with folder_of(os.fspath(folder)) as (parent, name):
+            set_mode_at(name, parent, stat.S_IRWXU)
+        for _, names, _, within in os.fwalk(folder):
+            for each in names:
+                with contextlib.suppress(OSError):  # it is a link
+                    set_mode_at(each, within, stat.S_IRWXU)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def sweep(parent: Path) -> None:
@@ -69,7 +85,7 @@ def sweep(parent: Path) -> None:
         for entry in entries:
             with contextlib.suppress(OSError):
                 if entry.name.startswith(_PREFIX) and _is_abandoned(entry):
-                    shutil.rmtree(entry.path, ignore_errors=True)
+                    remove_tree(entry.path)
 
 
 def _is_abandoned(entry: "os.DirEntry[str]") -> bool:

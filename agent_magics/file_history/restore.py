@@ -23,6 +23,7 @@ from agent_magics.file_history.swaps import (
     unlink,
 )
 from agent_magics.files.beneath import PathChanged, back_up, exists_at, folder_of, open_folder
+from agent_magics.files.locks import own_write
 from agent_magics.protocol.errors import clause
 
 
@@ -90,9 +91,10 @@ class Restore:
         Raises:
             RestoreFailed: nothing is changed, except for the paths in `left`.
         """
-        # Late: eight modules, which most agents never use. First, while nothing is changed.
-        from agent_magics.exec.protected.tripwire import shared_tripwire  # noqa: PLC0415
+        with own_write(*(step.change.path for step in self._steps)):
+            self._apply(content)
 
+    def _apply(self, content: Callable[[str], bytes | None]) -> None:
         path = ""
         deepest_first = sorted(self._steps, key=lambda step: step.change.path, reverse=True)
         made_first = deepest_first[::-1]
@@ -117,8 +119,6 @@ class Restore:
             self._clean_up()
             self._close_folders()
         self.done = [step.change.path for step in made_first]
-        # The person requested it; otherwise the tripwire would undo it after the next command.
-        shared_tripwire().accept(self.done)
 
     # -- the steps ---------------------------------------------------------------------------------
 

@@ -134,6 +134,13 @@ class WorkspaceMemory:
             self._calls, self._sessions = self._calls - 1, self._sessions + 1
             return self._look(renew=False, certain=True)
 
+    def take_back(self) -> ObservedChanges:
+        """Scan when a call goes on with a session; `hand_over` or `end` follows."""
+        with self._lock:
+            found = self._look(renew=False)
+            self._calls, self._sessions = self._calls + 1, self._sessions - 1
+            return found
+
     @property
     def has_sessions(self) -> bool:
         """Whether commands run that have outlived their call."""

@@ -1,4 +1,5 @@
-"""Locks files against other kernels, and opens those that several kernels write.
+"""Locks files against other kernels and against what protects them, and opens those that several
+kernels write; makes locks for threads.
 
 Law: a file is written only under its own name, never through a link; who finds it locked waits for
 a moment, since other kernels lock it to look at it.
@@ -7,9 +8,10 @@ a moment, since other kernels lock it to look at it.
 import errno
 import fcntl
 import os
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from agent_magics.files.beneath import closing_descriptor
@@ -19,6 +21,16 @@ from agent_magics.protocol.errors import FatalError
 MOMENT = 0.2  # seconds; others hold the lock for less when they only look at a file
 LONGEST_WAIT = 10.0  # seconds; a change takes milliseconds, so a process that holds it longer hangs
 _BETWEEN_TRIES = 0.01
+
+_Guard = Callable[[Sequence[str]], AbstractContextManager[None]]
+_guards: list[_Guard] = []
+
+
+def thread_lock() -> threading.Lock:
+    """Make a lock that is free in a forked child, which lacks the thread that may hold it."""
+    lock = threading.Lock()
+    os.register_at_fork(after_in_child=lock._at_fork_reinit)  # type: ignore[attr-defined]
+    return lock
 
 
 class FileHeld(OSError):
@@ -132,6 +144,24 @@ def locked(path: Path) -> Iterator[None]:
                 f"{path} was not changed: another program has held {path.parent} for "
                 f"{LONGEST_WAIT:g} s; end it and try again."
             )
+        yield
+
+
+def guard_own_writes(guard: _Guard) -> None:
+    """Enter `guard` around all that is written under `own_write`; it gets the paths."""
+    _guards.append(guard)
+
+
+@contextmanager
+def own_write(*paths: str | os.PathLike[str]) -> Iterator[None]:
+    """Write files by which the kernel does what the person asked for or approved.
+
+    What protects files accepts them. To be entered before `locked`, never within it, so that no two
+    threads wait for each other.
+    """
+    with ExitStack() as entered:
+        for guard in _guards:
+            entered.enter_context(guard([os.fspath(path) for path in paths]))
         yield
 
 

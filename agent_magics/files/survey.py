@@ -11,9 +11,9 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from threading import Lock
 
 from agent_magics.files.beneath import real_path
+from agent_magics.files.locks import thread_lock
 from agent_magics.files.secret_places import REASON_OF, Inodes, inodes_of, linked_secrets
 from agent_magics.protocol.errors import clause
 
@@ -65,7 +65,7 @@ class Survey:
 _known: OrderedDict[str, dict[str, _Surveyed]] = OrderedDict()  # root -> path -> folder
 _last: dict[tuple[str, ...], tuple[float, Survey]] = {}  # when it was made
 _sought: dict[tuple[str, ...], Inodes] = {}  # in the last survey
-_lock = Lock()
+_lock = thread_lock()
 
 
 def survey(roots: tuple[str, ...], judge: Judge, age: float = 0.0) -> Survey:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from agent_magics.exec.protected.tripwire import shared_tripwire
 from agent_magics.files.beneath import (
     back_up,
     create_file,
@@ -22,6 +21,7 @@ from agent_magics.files.beneath import (
     open_folder,
     take_over,
 )
+from agent_magics.files.locks import own_write
 from agent_magics.files.plain_files import read_with_status
 from agent_magics.patch.match import Edit
 from agent_magics.protocol.errors import RespondToModel, clause, short_message
@@ -235,6 +235,11 @@ def write_all(writes: Sequence[FileWrite]) -> None:
         RespondToModel: a file changed since it was read, or could not be written; nothing is
             changed.
     """
+    with own_write(*(write.path for write in writes)):
+        _write_all(writes)
+
+
+def _write_all(writes: Sequence[FileWrite]) -> None:
     for write in writes:
         _check_unchanged(write, partial(_status, write.name, write.path, is_link=write.is_link))
     swap = _Swap()
@@ -263,8 +268,6 @@ def write_all(writes: Sequence[FileWrite]) -> None:
             swap.clean_up()
         finally:
             swap.close()
-    # These writes were approved; otherwise the tripwire would undo them after the next command.
-    shared_tripwire().accept(str(write.path) for write in writes)
 
 
 def _check_unchanged(write: FileWrite, look: Callable[[], os.stat_result | None]) -> None:

@@ -20,6 +20,7 @@ from typing import Literal
 from agent_magics.config_files.places import FOLDER, config_folder
 from agent_magics.config_files.trust import Trustable, digest_of
 from agent_magics.files.beneath import create_file, real_path
+from agent_magics.files.locks import own_write
 from agent_magics.files.plain_files import read_plain
 from agent_magics.project.fingerprints import Anchor, Fingerprints
 from agent_magics.project.texts import decode_text, names_in, opened
@@ -162,10 +163,11 @@ class NoteFolder(Trustable[StoredNotes]):
             RespondToModel: the notes are not trusted, a link is in the way, or the disk refused.
         """
         checked_topic(topic)
-        if self.scope == "user":
-            return self._changed(topic, content, by_person)
-        with self._trusted.held():
-            return self._changed(topic, content, by_person)
+        with own_write(self.path_of(topic)):
+            if self.scope == "user":
+                return self._changed(topic, content, by_person)
+            with self._trusted.held():
+                return self._changed(topic, content, by_person)
 
     def _changed(self, topic: str, content: str | None, by_person: bool) -> str:
         found = self.read()

@@ -1,15 +1,16 @@
 """Lets Python's garbage collector run less often while rows are asked."""
 
 import gc
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from agent_magics.files.locks import thread_lock
 
 # New objects after which Python looks; by default 700, of which twelve rows under way have more. Of
 # rows nothing is garbage that only such a look finds, and it took a sixth of a row's time.
 SELDOM = 100_000
 
-_LOCK = threading.Lock()
+_LOCK = thread_lock()
 _users = 0
 _before = (0, 0, 0)
 

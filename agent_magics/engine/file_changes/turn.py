@@ -215,6 +215,13 @@ class CommandWatch:
             self._tracker._add_found(memory, *memory.hand_over())
         self._is_session = True
 
+    def take_back(self) -> None:
+        """Report what changed while it went on as a session, because a call is about it again."""
+        if self._is_session:
+            for memory in self._memories:
+                self._tracker._add_found(memory, *memory.take_back())
+            self._is_session = False
+
     def finish(self) -> None:
         """Report the changes, because the command has ended; a second call does nothing."""
         memories, self._memories = self._memories, ()

@@ -1,8 +1,9 @@
 """Lists the parts of a repository that make git run programs: hooks, configuration, filters."""
 
 import os
+from collections.abc import Iterable
 
-from agent_magics.files.beneath import real_path
+from agent_magics.files.beneath import is_below, real_path
 from agent_magics.files.git.repositories import git_folders, named_for_git
 
 # Git runs programs named in these (hooks, core.fsmonitor, filters), as the person, at their next
@@ -29,6 +30,14 @@ def git_parts(dot_git: str) -> list[str]:
     parts += [f"{folder}/{part}" for folder in folders for part in GIT_PARTS]
     parts += [place for folder in folders for place in named_for_git(folder, dot_git)]
     return list(dict.fromkeys(each for part in parts for each in _with_target(part)))
+
+
+def is_approved(path: str, approved: Iterable[str]) -> bool:
+    """Tell whether the person named `path`, something in it, or the .git that contains it."""
+    return any(
+        is_below(named, (path,)) or (named.endswith("/.git") and is_below(path, (named,)))
+        for named in approved
+    )
 
 
 def _with_target(path: str) -> tuple[str, ...]:

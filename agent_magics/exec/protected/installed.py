@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-from agent_magics.exec.protected.put_back import Finding
-from agent_magics.files.beneath import folder_of, is_below
+from agent_magics.exec.protected.put_back import Finding, remove_compiled
+from agent_magics.files.beneath import is_below
 from agent_magics.files.own_places import holds_kernel_places, kernel_places
 from agent_magics.files.trusted_imports import distrust, distrust_changes
 from agent_magics.text.brief import number_of
@@ -91,7 +91,7 @@ class Installed:
             yield Finding(place, "not protected", why="it is too large to be looked through")
         compiled = {path for path in changed if "/__pycache__/" in f"{path}/"}
         for path in compiled:
-            _remove_compiled(path)
+            remove_compiled(path)
         if others := [path for path in changed if path not in compiled]:
             suspect = {*map(_package_of, others)}
             if len(suspect) > _MOST_DISTRUSTED:
@@ -129,15 +129,6 @@ def _changed(folder: str, since: int, deadline: float) -> Iterator[tuple[str, in
             continue
         except OSError:
             yield place, 0
-
-
-def _remove_compiled(path: str) -> None:
-    """Remove a compiled module, or all that are in a folder."""
-    with suppress(OSError):
-        for name in os.listdir(path) if path.endswith("/__pycache__") else ():
-            _remove_compiled(f"{path}/{name}")
-    with suppress(OSError), folder_of(path) as (parent, name):
-        os.unlink(name, dir_fd=parent)
 
 
 def _package_of(path: str) -> str:

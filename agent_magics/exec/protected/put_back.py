@@ -1,7 +1,7 @@
 """Restores protected files, and moves new ones away.
 
-Law: nothing is deleted, and no link is followed: a running process could have placed a link so that
-a write would go elsewhere.
+Law: nothing is deleted but compiled modules, which Python writes anew, and no link is followed: a
+running process could have placed a link so that a write would go elsewhere.
 """
 
 import errno
@@ -20,10 +20,12 @@ from agent_magics.exec.protected.snapshot import (
     Snapshot,
     SnapshotEntry,
     folders_above,
+    is_compiled,
     is_in,
     take,
     unwatched,
 )
+from agent_magics.exec.temporary_files import remove_tree
 from agent_magics.files.beneath import (
     closing_descriptor,
     create_file,
@@ -38,6 +40,7 @@ from agent_magics.protocol.errors import clause
 MOST_KEPT = 256 << 20  # bytes in quarantine
 MOST_FOLDERS = 1_000
 _DEEPEST = 200  # levels of a folder that is moved into it
+_LONGEST_STEM = 50  # characters of a name that a longer one begins with; four bytes each at most
 
 OnlyReported = Callable[[str, SnapshotEntry | None, SnapshotEntry | None], str]
 
@@ -88,7 +91,7 @@ class Quarantine:
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._bytes_left = self._folders_left = 0
-        self._aside: set[str] = set()  # what could only be renamed where it was
+        self.aside: set[str] = set()  # what could only be renamed where it was
 
     def take(self, name: str, folder: int, shown: str, by: str = "") -> str:
         """Move `name` out of an opened folder; return its new path.
@@ -106,12 +109,11 @@ class Quarantine:
             OSError: it cannot be moved at all, or not further than it was.
         """
         aside = name
-        if by or shown not in self._aside:
-            aside = f"{name}.quarantined-{secrets.token_hex(4)}"
+        if by or shown not in self.aside:
+            aside = f"{name[:_LONGEST_STEM]}.quarantined-{secrets.token_hex(4)}"
             os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=folder)
         if by:
             os.rename(by, name, src_dir_fd=folder, dst_dir_fd=folder)
-        self._aside.discard(shown)
         try:
             status = os.stat(aside, dir_fd=folder, follow_symlinks=False)
             size = status.st_size
@@ -131,7 +133,8 @@ class Quarantine:
             if aside == name:
                 raise
             target = os.path.join(os.path.dirname(shown), aside)
-            self._aside.add(target)
+            self.aside.add(target)
+        self.aside.discard(shown)
         return target
 
     def _make_room(self, size: int) -> None:
@@ -154,8 +157,9 @@ class Quarantine:
             for entry, its_size in zip(kept, sizes, strict=True):
                 if left + size <= MOST_KEPT * share and count < MOST_FOLDERS * share:
                     break
-                left, count = left - its_size, count - 1
-                shutil.rmtree(entry.path, ignore_errors=True)
+                remove_tree(entry.path)
+                if not os.path.lexists(entry.path):
+                    left, count = left - its_size, count - 1
             self._bytes_left = MOST_KEPT - left - size
             self._folders_left = MOST_FOLDERS - count - 1
 
@@ -230,10 +234,8 @@ def put_back(
     replaced: set[str] = set()
     if found:  # `now` was read through a link
         now = take(place, {})
-    for path in sorted(before.keys() | now.keys()):
+    for path in _differences(before, now):
         was, is_now = before.get(path), now.get(path)
-        if was is not None and is_now is not None and is_now.is_like(was):
-            continue
         if path.endswith(".agent.jsonl") and (was is None or _goes_on(was, is_now)):
             continue  # this package records into it
         is_within = is_in(path, replaced)
@@ -252,6 +254,18 @@ def put_back(
         elif finding.kept:
             replaced.add(path)
     return found
+
+
+def _differences(before: Snapshot, now: Snapshot) -> Iterator[str]:
+    """Yield the paths of what is not the same; compiled modules among it are removed instead."""
+    for path in sorted(before.keys() | now.keys()):
+        was, is_now = before.get(path), now.get(path)
+        if was is not None and is_now is not None and is_now.is_like(was):
+            continue
+        if is_compiled(path):
+            remove_compiled(path)
+        else:
+            yield path
 
 
 def _goes_on(was: SnapshotEntry, is_now: SnapshotEntry | None) -> bool:
@@ -295,7 +309,17 @@ def move_away(path: str, quarantine: Quarantine) -> Finding:
         with folder_of(path) as (folder, name):
             return Finding(path, "new", "moved", quarantine.take(name, folder, path))
     except OSError as error:
-        return Finding(path, "new", why=f"it could not be moved away ({clause(error)})")
+        why = f"it could not be moved away ({clause(error)})"
+        return Finding(path, "new", why=why, pending=path not in quarantine.aside)
+
+
+def remove_compiled(path: str) -> None:
+    """Remove a compiled module, or all that are in a folder."""
+    with suppress(OSError):
+        for name in os.listdir(path) if path.endswith("/__pycache__") else ():
+            remove_compiled(f"{path}/{name}")
+    with suppress(OSError), folder_of(path) as (parent, name):
+        os.unlink(name, dir_fd=parent)
 
 
 def _restore(
@@ -321,7 +345,8 @@ def _restore(
             kept = _exchange(name, made, folder, was, path, quarantine)
         return Finding(path, change, "restored", kept)
     except FileNotFoundError:
-        return Finding(path, change, why="its folder is gone, so it was not restored")
+        why = "its folder is gone, so it was not restored"  # it may have been moved for a while
+        return Finding(path, change, why=why, pending=True)
     except OSError as error:
         why = f"it could not be restored ({clause(error)})"
         return Finding(path, change, why=why, pending=True)
@@ -380,7 +405,7 @@ def _stamp_at(name: str, folder: int) -> tuple[int, ...]:
 
 def _make_beside(name: str, folder: int, was: SnapshotEntry) -> str:
     """Create the old version under a temporary name, to be renamed into place atomically."""
-    made = f".{name}.{secrets.token_hex(4)}"
+    made = f".{name[:_LONGEST_STEM]}.{secrets.token_hex(4)}"
     if stat.S_ISLNK(was.mode):
         os.symlink(was.content or b"", os.fsencode(made), dir_fd=folder)
         return made

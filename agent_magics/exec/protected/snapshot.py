@@ -5,21 +5,25 @@ import json
 import os
 import re
 import stat
+import sys
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 
-from agent_magics.files.beneath import folder_of
+from agent_magics.files.beneath import folder_of, is_below
+from agent_magics.files.own_places import holds_kernel_places, kernel_places
 from agent_magics.files.plain_files import NotPlain, load_json, read_plain, stamp_of
 
 _MOST_BYTES = 256 * 1024  # size limit of a file whose content is kept
 _MOST_NOTEBOOK = 8 * 1024 * 1024
 _MOST_CONTENT = 32 << 20  # bytes of one place's files that are kept together
 MOST_ENTRIES = 1_000  # per protected place; one can be a whole virtual environment
-_LEVELS = 4  # a virtual environment's site-packages is the fourth; folders there count by name
+# Of the kernel's environment: site-packages is the fourth, and folders there count by name.
+_LEVELS = 4
 _GIT_FOLDER = frozenset({"HEAD", "objects"})
 _GIT_WATCHED = frozenset({"hooks", "config", "config.worktree", "info", "modules"})
-# Written by git's housekeeping or by Python, and not executed.
-_UNWATCHED = re.compile(r"\.sample$|/info/refs$|\.lock$|/__pycache__$")
+_UNWATCHED = re.compile(r"\.sample$|/info/refs$|\.lock$")  # files of git that nothing executes
+_COMPILED = "/__pycache__"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,7 @@ Snapshot = dict[str, SnapshotEntry]
 
 
 def take(place: str, known: Mapping[str, SnapshotEntry], most: int = MOST_ENTRIES) -> Snapshot:
-    """Return a snapshot of `place` and, if it is a folder, of its first levels.
+    """Return a snapshot of `place` and, if it is a folder, of what it contains, in `_order`.
 
     Args:
         place: an absolute path, which need not exist.
@@ -65,10 +69,12 @@ def take(place: str, known: Mapping[str, SnapshotEntry], most: int = MOST_ENTRIE
     """
     found: Snapshot = {}
     left = _MOST_CONTENT
-    for path, status in _walk(place, 0):
+    for path, status in _walk(place, most):
         if len(found) >= most:
             break
-        found[path] = entry = _as_entry(path, status, known.get(path), left)
+        # Compiled modules are never restored.
+        room = 0 if is_compiled(path) else left
+        found[path] = entry = _as_entry(path, status, known.get(path), room)
         left -= len(entry.content or b"")
     return found
 
@@ -87,9 +93,16 @@ def up_to_a_common_end(before: Snapshot, now: Snapshot, most: int) -> tuple[Snap
     )
 
 
-def _order(path: str) -> list[str]:
-    """Return the key by which the paths of a snapshot are in ascending order."""
-    return path.split("/")
+def _order(path: str) -> tuple[int, list[str]]:
+    """Return the key by which the paths of a snapshot are in ascending order: the outer levels
+    come first, so that nothing deep keeps them out.
+    """
+    return path.count("/"), path.split("/")
+
+
+def is_compiled(path: str) -> bool:
+    """Tell whether Python keeps a compiled module at `path`, which it writes anew if needed."""
+    return f"{_COMPILED}/" in path
 
 
 def folders_above(path: str) -> Iterator[str]:
@@ -104,27 +117,47 @@ def is_in(path: str, places: Set[str]) -> bool:
 
 
 def unwatched(folder: str, names: Iterable[str]) -> Iterator[str]:
-    """Yield the names in a folder that no snapshot contains, since nothing executes them."""
+    """Yield the names in a folder of files that no snapshot contains, as nothing executes them."""
     return (name for name in names if _UNWATCHED.search(f"{folder}/{name}"))
 
 
-def _walk(path: str, level: int) -> Iterator[tuple[str, os.stat_result]]:
+def _walk(place: str, most: int) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield what stands at `place` and below, at least the first `most`, with its status."""
+    of_kernel = holds_kernel_places(place) or is_below(place, tuple(kernel_places()))
+    deepest = place.count("/") + _LEVELS if of_kernel else sys.maxsize
+    waiting = deque([place])
+    while waiting:
+        path = waiting.popleft()
+        try:
+            status = os.lstat(path)
+        except OSError:
+            continue
+        is_folder = stat.S_ISDIR(status.st_mode)
+        if not (is_folder and path.endswith(_COMPILED)):  # it counts by what it contains
+            yield path, status
+        # Each folder has one of compiled modules at most.
+        if is_folder and path.count("/") < deepest and len(waiting) <= 2 * most:
+            waiting.extend(_watched_in(path))
+
+
+def _watched_in(folder: str) -> list[str]:
+    """Return the paths in a folder that are compared, in order; none where it cannot be read."""
     try:
-        status = os.lstat(path)
+        names = sorted(os.listdir(folder))
     except OSError:
-        return
-    yield path, status
-    if not stat.S_ISDIR(status.st_mode) or level >= _LEVELS:
-        return
-    try:
-        names = sorted(os.listdir(path))
-    except OSError:
-        return
+        return []
     if set(names) >= _GIT_FOLDER:  # the repository of a submodule: most of it may change
         names = [name for name in names if name in _GIT_WATCHED]
-    for name in names:
-        if not _UNWATCHED.search(f"{path}/{name}"):
-            yield from _walk(f"{path}/{name}", level + 1)
+    idle = {name for name in unwatched(folder, names) if _is_file(f"{folder}/{name}")}
+    return [f"{folder}/{name}" for name in names if name not in idle]
+
+
+def _is_file(path: str) -> bool:
+    """Tell whether a regular file stands at `path`, and no link."""
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:
+        return False
 
 
 def _as_entry(

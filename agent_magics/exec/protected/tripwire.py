@@ -8,16 +8,18 @@ and folders that could not be read.
 
 Law: nothing is lost and nothing is silent. Changes that the person may have made are reported and
 kept: always for the open notebook; otherwise if they happened between two calls, while only
-sessions ran, unless git would run programs because of them. All commands share one record of the
-protected state, kept from the start of the first to the end of the last; writes of an approved call
-become part of it.
+sessions ran, unless git would run programs because of them; and during the call of a command that
+the person let write there. All commands share one record of the protected state, kept from the
+start of the first to the end of the last; what the kernel writes by itself, and what an approved
+command wrote, becomes part of it.
 """
 
 import os
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -26,6 +28,7 @@ from agent_magics.exec.launcher.wire import Confinement
 from agent_magics.exec.protected.git_changes import (
     makes_git_run,
 )
+from agent_magics.exec.protected.git_places import is_approved
 from agent_magics.exec.protected.installed import Installed
 from agent_magics.exec.protected.new_repositories import NewRepositories, OwnRepositories
 from agent_magics.exec.protected.put_back import (
@@ -44,7 +47,8 @@ from agent_magics.exec.protected.snapshot import (
     take,
     up_to_a_common_end,
 )
-from agent_magics.files.beneath import is_below
+from agent_magics.files.beneath import is_below, real_path
+from agent_magics.files.locks import guard_own_writes
 
 _TOLD_ONLY = (".ipynb", ".agent.jsonl")
 _LOOKS_EVERY = 0.25  # seconds, while a command runs
@@ -68,6 +72,7 @@ class _ProtectedPath:
             can change it.
         holders: number of running commands.
         pending: paths in `before` that could not be restored yet.
+        is_being_written: whether the kernel itself writes it just now.
     """
 
     path: str
@@ -78,6 +83,7 @@ class _ProtectedPath:
     enforced: bool = True
     holders: int = 0
     pending: frozenset[str] = frozenset()
+    is_being_written: bool = False
 
     @property
     def most(self) -> int:
@@ -96,8 +102,11 @@ class _ProtectedPath:
     def remember(self) -> None:
         """Record the current state as the intended one."""
         self.above = modes_above(self.path, self.root)
-        now, self.parent = self.look(self.most)
-        missing = {path for path in self.before.keys() - now.keys() if is_in(path, self.pending)}
+        now, parent = self.look(self.most)
+        # In another folder nothing is missing, as in a repository that the person has made anew.
+        pending = self.pending if parent and parent == self.parent else frozenset[str]()
+        missing = {path for path in self.before.keys() - now.keys() if is_in(path, pending)}
+        self.parent = parent
         self.before = now | {path: self.before[path] for path in missing}
 
 
@@ -112,9 +121,10 @@ class Tripwire:
     def __init__(self, quarantine: str, every: float | None = _LOOKS_EVERY) -> None:
         self._quarantine = Quarantine(quarantine)
         self._places: dict[str, _ProtectedPath] = {}
-        self._calls = 0  # commands that run within their call; the others are sessions
-        self._lock = threading.Lock()
-        self._watches: set[FileWatch] = set()
+        self._calls: set[FileWatch] = set()  # of commands within their call; others are sessions
+        self._lock = threading.RLock()
+        self._watches: set[FileWatch] = set()  # of those that are compared while they run
+        self._found: list[Finding] = []  # for the next comparison
         self._installed = Installed()
         self._own = OwnRepositories()
         self._tell: Callable[[list[Finding]], None] | None = None  # of the newest command
@@ -140,13 +150,20 @@ class Tripwire:
             held = [place for place in self._places.values() if place.holders]
             # Changes by sessions so far are neither accepted nor attributed to this command.
             found = [finding for place in held for finding in self._restore(place)]
-            self._calls += 1
+            tree = NewRepositories(confinement) if confinement else None
+            places = (
+                [self._place(path, confinement) for path in confinement.protected]
+                if confinement
+                else []
+            )
+            if confinement and tree:
+                self._own.note(confinement.writable, tree.before)
+            watch = FileWatch(self, confinement, places, tree, found, tell)
+            for place in places:  # counted last: until here an error leaves nothing
+                place.holders += 1
+            self._calls.add(watch)
             if confinement is None:
-                return FileWatch(self, None, None, found, tell)
-            places = [self._hold(path, confinement) for path in confinement.protected]
-            tree = NewRepositories(confinement)
-            self._own.note(confinement.writable, tree.before)
-            watch = FileWatch(self, places, tree, found, tell)
+                return watch
             self._tell = tell or self._tell
         if confinement.tier < 2:  # in tier 2 the environment is mounted read-only
             self._installed.begin(watch, confinement.writable)
@@ -197,20 +214,32 @@ class Tripwire:
         """
         return self._own.others_in(folders)
 
-    def accept(self, paths: Iterable[str] | None = None) -> None:
-        """Record the current state as the intended one, because an approved call wrote it.
+    @contextmanager
+    def writing(self, paths: Sequence[str]) -> Iterator[None]:
+        """Record what is written meanwhile as the intended state; nothing is compared until then.
 
         Args:
-            paths: what was written; None for anything.
+            paths: what the kernel writes.
         """
-        written = None if paths is None else list(paths)
+        written = [f"{real_path(os.path.dirname(path))}/{os.path.basename(path)}" for path in paths]
         with self._lock:
-            for place in self._places.values():
-                touched = written is None or any(_touch(path, place.path) for path in written)
-                if place.holders and touched:
+            held = [place for place in self._places.values() if place.holders]
+            places = [
+                place
+                for place in held
+                if not place.is_being_written and any(_touch(path, place.path) for path in written)
+            ]
+            try:
+                for place in places:  # changes by commands so far are not accepted
+                    self._found += self._restore(place)
+                    place.is_being_written = True
+                yield
+            finally:
+                for place in places:
                     place.remember()
+                    place.is_being_written = False
 
-    def _hold(self, path: str, confinement: Confinement) -> _ProtectedPath:
+    def _place(self, path: str, confinement: Confinement) -> _ProtectedPath:
         root = max((r for r in confinement.writable if is_below(path, (r,))), key=len, default=path)
         place = self._places.setdefault(path, _ProtectedPath(path, root))
         if not place.holders:
@@ -219,7 +248,6 @@ class Tripwire:
         # Neither a missing path nor a link can be mounted over.
         mounted = bool(place.before) and not os.path.islink(path)
         place.enforced &= confinement.tier >= 2 and mounted
-        place.holders += 1
         return place
 
     def compare(
@@ -227,13 +255,25 @@ class Tripwire:
     ) -> list[Finding]:
         """Restore what changed, and search for new repositories in `tree`; return the findings."""
         with self._lock:
-            found = [finding for place in places for finding in self._restore(place)]
+            found, self._found = self._found, []
+            found += [finding for place in places for finding in self._restore(place)]
             return found if tree is None else found + tree.examine(self._quarantine)
 
-    def leave_call(self) -> None:
-        """Record that a command's call has returned, whether the command has ended or not."""
+    def enter_call(self, watch: "FileWatch") -> None:
+        """Record that a call about a session begins."""
         with self._lock:
-            self._calls -= 1
+            self._calls.add(watch)
+
+    def leave_call(self, watch: "FileWatch") -> None:
+        """Record that a command's call has returned, whether the command has ended or not.
+
+        What the person let it write is accepted.
+        """
+        with self._lock:
+            for place in self._places.values() if watch in self._calls else ():
+                if place.holders and watch.may_write(place.path):
+                    place.remember()
+            self._calls.discard(watch)
 
     def release(self, watch: "FileWatch", places: Sequence[_ProtectedPath]) -> None:
         """Remove one command that has ended."""
@@ -253,9 +293,11 @@ class Tripwire:
         if now == before and not moved:
             place.pending = frozenset()
             return []
-        if place.enforced and not moved:
+        if place.enforced and parent and not moved:
             place.remember()
             return []
+        if any(watch.may_write(place.path) for watch in self._calls):
+            return self._only_tell(place)
         if opened := open_closed(place.modes, self._quarantine):
             now, parent = place.look(most)
         cleared = None
@@ -264,10 +306,13 @@ class Tripwire:
             most = len(before) + MOST_ENTRIES if cleared else place.most
             now = take(place.path, before, most)
         may = _why_a_person_may if self._calls else _why_a_person_may_between_calls
+        awaited: Set[str] = set() if moved else place.pending
+        if parent is None:  # its folder may come back with all of it
+            awaited = {place.path}
         found = opened + put_back(
             *(place.path, place.root, *up_to_a_common_end(before, now, most), self._quarantine),
             only_told=lambda path, was, is_now: (
-                "" if is_now is None and is_in(path, place.pending) else may(path, was, is_now)
+                "" if is_now is None and is_in(path, awaited) else may(path, was, is_now)
             ),
         )
         # Not read again: later changes by a running process must not be accepted.
@@ -281,6 +326,18 @@ class Tripwire:
             found.append(Finding(place.path, "changed", why="it has too many files to be compared"))
         return found
 
+    def _only_tell(self, place: _ProtectedPath) -> list[Finding]:
+        """Accept what changed in the call of a command that may write it; return it."""
+        now, place.parent = place.look(place.most)
+        snapshots = up_to_a_common_end(place.before, now, place.most)
+        why = "by a command that you let write there, or meanwhile"
+        # Below itself: nothing above it is looked at, and moved away.
+        found = put_back(
+            *(place.path, place.path, *snapshots, self._quarantine), only_told=lambda *_: why
+        )
+        place.before = _after(place.before, now, found)
+        return found
+
 
 class FileWatch:
     """The watch over one command; made by `Tripwire.arm`."""
@@ -288,17 +345,30 @@ class FileWatch:
     def __init__(
         self,
         tripwire: Tripwire,
-        places: Sequence[_ProtectedPath] | None,
+        confinement: Confinement | None,
+        places: Sequence[_ProtectedPath],
         tree: NewRepositories | None,
         found: list[Finding],
         tell: Callable[[list[Finding]], None] | None,
     ) -> None:
-        self._tripwire, self._places, self._tree = tripwire, places, tree
+        self._tripwire, self._confinement = tripwire, confinement
+        self._places, self._tree = places, tree
         self._found = found
         self._tell = tell
         self._lock = threading.Lock()
-        self._in_call = True
         self._is_over = False
+
+    def may_write(self, path: str) -> bool:
+        """Tell whether the person let the command write a protected path."""
+        return self._confinement is None or is_approved(path, self._confinement.writable)
+
+    def enter_call(self) -> None:
+        """Record that a call sends something to the command, which continued as a session."""
+        with self._lock:
+            if self._is_over:
+                return
+            self._found = self._compare(searches=False)  # not this call's
+            self._tripwire.enter_call(self)
 
     def look(self, *, searches: bool = True) -> None:
         """Compare now, while the command runs, and report the findings.
@@ -318,7 +388,7 @@ class FileWatch:
         """Compare now, because the command continues as a session; return the findings."""
         with self._lock:
             found = self._compare()
-            self._leave_call()
+            self._tripwire.leave_call(self)
             return found
 
     def finish(self) -> list[Finding]:
@@ -327,24 +397,16 @@ class FileWatch:
             if self._is_over:
                 return []
             found = self._compare()
-            self._leave_call()
-            if self._places is None:
-                self._tripwire.accept()
-            else:
-                self._tripwire.release(self, self._places)
+            self._tripwire.leave_call(self)
+            self._tripwire.release(self, self._places)
             self._is_over = True
             return found
 
     def _compare(self, *, searches: bool = True) -> list[Finding]:
         found, self._found = self._found, []
-        if self._places is None or self._tree is None or self._is_over:
+        if self._tree is None or self._is_over:
             return found
         return found + self._tripwire.compare(self._places, self._tree if searches else None)
-
-    def _leave_call(self) -> None:
-        if self._in_call:
-            self._tripwire.leave_call()
-        self._in_call = False
 
 
 def _why_a_person_may(path: str, was: SnapshotEntry | None, is_now: SnapshotEntry | None) -> str:
@@ -376,6 +438,11 @@ def _after(before: Snapshot, now: Snapshot, found: Sequence[Finding]) -> Snapsho
 def shared_tripwire() -> Tripwire:
     """Return this process's record of protected files."""
     return Tripwire(str(state_folder() / "quarantine"))
+
+
+# In a forked child: a thread of the parent may hold its locks, and its commands are the parent's.
+os.register_at_fork(after_in_child=shared_tripwire.cache_clear)
+guard_own_writes(lambda paths: shared_tripwire().writing(paths))
 
 
 def _identity(folder: str) -> tuple[int, ...] | None:

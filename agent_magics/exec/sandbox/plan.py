@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from agent_magics.exec.launcher.wire import Confinement
-from agent_magics.exec.protected.git_places import git_parts
+from agent_magics.exec.protected.git_places import git_parts, is_approved
 from agent_magics.files.beneath import is_below, real_path
 from agent_magics.files.own_places import places_that_run_later
 from agent_magics.files.paths import read_judge
@@ -79,15 +79,7 @@ def _protected(writable: _Paths, approved: _Paths, found: Survey) -> tuple[str, 
         *places_that_run_later(writable),
     ]
     inside = {path for path in places if is_below(path, writable) and path not in writable}
-    return tuple(sorted(path for path in inside if not _is_approved(path, approved)))
-
-
-def _is_approved(path: str, approved: _Paths) -> bool:
-    """Tell whether the person named `path`, something in it, or the .git that contains it."""
-    return any(
-        is_below(named, (path,)) or (named.endswith("/.git") and is_below(path, (named,)))
-        for named in approved
-    )
+    return tuple(sorted(path for path in inside if not is_approved(path, approved)))
 
 
 def _notebook_parts(notebook: str | os.PathLike[str]) -> list[str]:

@@ -7,7 +7,6 @@ import fcntl
 import os
 import resource
 import stat
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,13 +17,14 @@ from pathlib import Path
 
 from agent_magics.files.beneath import closing_descriptor, open_file, open_folder
 from agent_magics.files.folders import FolderWalk, WalkRights
+from agent_magics.files.locks import thread_lock
 from agent_magics.files.paths import second_name_judge
 
 # Files open at once: the process opens one batch at a time, and closes it once an engine has
 # inherited it. `select` in the person's code needs numbers below 1024; these are left to it.
 _BATCH_FILES = 4000
 _FIRST_NUMBER = 1024
-_OPENING = threading.Lock()
+_OPENING = thread_lock()
 _SNIFFED_FROM_SIZE = 1024 * 1024
 _SNIFFED_BYTES = 8 * 1024
 _READ_BACK = 64 * 1024  # bytes, in search of a line break

@@ -7,14 +7,15 @@ objects.
 
 import gc
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
 
+from agent_magics.files.locks import thread_lock
+
 _SWITCH_INTERVAL = 0.0002  # seconds
 _LINK = "agent_magics.mcp.client.connection"
-_lock = threading.Lock()  # the settings are global to the process
+_lock = thread_lock()  # the settings are global to the process
 
 
 def load_link() -> ModuleType:

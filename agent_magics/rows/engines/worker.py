@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_magics._version import __version__
+from agent_magics.files.locks import thread_lock
 from agent_magics.models.recordings.replay import ReplayModel
 from agent_magics.protocol.codec import from_json
 from agent_magics.protocol.errors import FatalError, short_message, typed_message
@@ -142,7 +143,7 @@ async def _sit(invitation: Invitation, tls: ssl.SSLContext | None) -> str:
 
 
 _SESSIONS: dict[str, list["WorkerSession"]] = {}
-_CHANGED = threading.Condition()
+_CHANGED = threading.Condition(thread_lock())
 
 
 @contextmanager

@@ -5,7 +5,6 @@ has no network. So whatever a project's settings make it run (an interpreter, pl
 """
 
 import os
-import shutil
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
@@ -18,7 +17,7 @@ from agent_magics.exec.launcher.wire import Confinement
 from agent_magics.exec.launcher_client import current_tier, shared_launcher
 from agent_magics.exec.process import Process
 from agent_magics.exec.sandbox.plan import build_confinement
-from agent_magics.exec.temporary_files import scratch_folder
+from agent_magics.exec.temporary_files import remove_tree, scratch_folder
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.symbols.servers.specs import ServerSpec
 
@@ -53,7 +52,7 @@ def start_process(spec: ServerSpec, root: Path, place: Workplace) -> Process:
     """
     with ExitStack() as failing:
         temporary = tempfile.mkdtemp(prefix="language-server-", dir=scratch_folder())
-        failing.callback(shutil.rmtree, temporary, ignore_errors=True)
+        failing.callback(remove_tree, temporary)
         environment = {**command_environment(os.environ), **spec.env}
         environment = {
             **confined_environment(environment, temporary),

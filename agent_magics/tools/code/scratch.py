@@ -15,9 +15,11 @@ from weakref import WeakKeyDictionary
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.turn import LiveResult
 from agent_magics.exec.processes import ProcessManager
+from agent_magics.files.locks import thread_lock
 from agent_magics.protocol.errors import RespondToModel, typed_message
 from agent_magics.tools.code.scratch_process import ScratchProcess
 from agent_magics.tools.commands.confinement import confinement_for
+from agent_magics.tools.commands.unreadable import find_unreadable
 
 # Bytes of all values that one call passes; they are copied twice on the way.
 MOST_PASSED = 256 * 1024 * 1024
@@ -32,7 +34,7 @@ class _Kept:
 
 
 _kept: "WeakKeyDictionary[ProcessManager, _Kept]" = WeakKeyDictionary()
-_kept_lock = threading.Lock()
+_kept_lock = thread_lock()
 
 
 def run_in_scratch(
@@ -55,7 +57,8 @@ def run_in_scratch(
     with kept.lock:
         process, note = kept.process, ""
         if process is not None and not process.process.ended:
-            if not process.is_confined_as(confinement):
+            forbidden = find_unreadable(ctx.turn.read_rules()).places
+            if not process.is_confined_as(confinement, forbidden):
                 process.process.end("kill")
                 note = "the sandbox's settings have changed"
         elif process is not None:

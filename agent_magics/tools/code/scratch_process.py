@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,10 +28,11 @@ from agent_magics.exec.launcher.wire import Confinement
 from agent_magics.exec.output import clean_output
 from agent_magics.exec.process import Process
 from agent_magics.files.trusted_imports import is_trusted
-from agent_magics.protocol.errors import RespondToModel, short_message
+from agent_magics.protocol.errors import RespondToModel, clause, short_message
 from agent_magics.protocol.events import ExecCommandOutputDelta, LiveOutput
 from agent_magics.protocol.items import json_object
 from agent_magics.tools.commands.confinement import ProtectedFiles, environment_for, explain_output
+from agent_magics.tools.commands.unreadable import rules_not_kept
 
 # What the process may send in one message, and in one run: pictures, mostly.
 _MOST_MESSAGE, _MOST_SENT = 32 * 1024 * 1024, 64 * 1024 * 1024
@@ -126,34 +127,53 @@ class ScratchProcess:
 
     def __init__(self, ctx: ToolContext, confinement: Confinement | None) -> None:
         self.confinement = confinement
-        self._protected = ProtectedFiles(ctx, confinement)
         self._notify_later = ctx.turn.tell_later
-        folder = Path(tempfile.mkdtemp(prefix="python-", dir=ctx.processes.tmpdir))
-        self._requests = _named_pipe(folder / "requests", os.O_RDWR)
-        self._answers = _named_pipe(folder / "answers", os.O_RDONLY)
         self._received = bytearray()
         self._is_ready = False
-        self._lock = threading.Lock()  # held while the pipes are in use
-        environment = environment_for(ctx, confinement)
+        self._lock = threading.Lock()  # held while it is used
+        self._pipes = ExitStack()
+        self._protected = ProtectedFiles(ctx, confinement)
         try:
-            self.process: Process = ctx.processes.start(
-                [
-                    *(sys.executable, "-I", "-c", _PROGRAM, json.dumps(_module_paths())),
-                    *(str(folder / "requests"), str(folder / "answers")),
-                ],
-                cwd=ctx.cwd,
-                env={**environment, "IPYTHONDIR": str(folder)},
-                confinement=confinement,
-            )
+            self.process = self._start(ctx)
         except BaseException:
             self._protected.finish()
-            self._close()
+            self._pipes.close()
             raise
         self.process.on_end(lambda _: POOL.submit(self._finish))
 
-    def is_confined_as(self, confinement: Confinement | None) -> bool:
-        """Return whether its rights equal those of `confinement`, so that it can be used again."""
-        return _rights(self.confinement) == _rights(confinement)
+    def _start(self, ctx: ToolContext) -> Process:
+        try:
+            folder = Path(tempfile.mkdtemp(prefix="python-", dir=ctx.processes.tmpdir))
+            requests, answers = folder / "requests", folder / "answers"
+            self._requests = _named_pipe(requests, os.O_RDWR)
+            self._pipes.callback(os.close, self._requests)
+            self._answers = _named_pipe(answers, os.O_RDONLY)
+            self._pipes.callback(os.close, self._answers)
+        except OSError as error:
+            why = clause(error)
+            raise RespondToModel(f"The scratch process could not be started: {why}.") from None
+        return ctx.processes.start(
+            [
+                *(sys.executable, "-I", "-c", _PROGRAM, json.dumps(_module_paths())),
+                *(str(requests), str(answers)),
+            ],
+            cwd=ctx.cwd,
+            env={**environment_for(ctx, self.confinement), "IPYTHONDIR": str(folder)},
+            confinement=self.confinement,
+        )
+
+    def is_confined_as(self, confinement: Confinement | None, forbidden: Sequence[str]) -> bool:
+        """Return whether its rights equal those of `confinement`, so that it can be used again.
+
+        Args:
+            confinement: what the next call needs.
+            forbidden: what rules forbid to read by now; as much of it as can be is hidden.
+        """
+        if confinement is None or self.confinement is None:
+            return confinement is self.confinement
+        hidden = set(forbidden).intersection(confinement.hidden)
+        is_hidden = confinement.tier < 2 or hidden <= set(self.confinement.hidden)
+        return is_hidden and _rights(self.confinement) == _rights(confinement)
 
     def run(
         self, code: str, values: Mapping[str, bytes], timeout: float, ctx: ToolContext
@@ -169,20 +189,30 @@ class ScratchProcess:
         Raises:
             RespondToModel: it exceeded the time limit and did not stop, or the process has died.
         """
+        with self._lock:
+            self._protected.enter_call()
+            try:
+                answer, error = self._run(code, values, timeout, ctx)
+            except BaseException:
+                if note := self._protected.check():
+                    ctx.turn.tell_later(f"Scratch python: {note}")
+                raise
+            return self._result(answer, error, self._protected.check(), ctx)
+
+    def _run(
+        self, code: str, values: Mapping[str, bytes], timeout: float, ctx: ToolContext
+    ) -> tuple[_RunMessages, str]:
+        """Return what the code sent, and its error, or ""."""
         answer = _RunMessages(ctx)
         sizes = {name: len(data) for name, data in values.items()}
         request = json.dumps({"code": code, "values": sizes}).encode("ascii") + b"\n"
         try:
-            with self._lock:
-                self._await_start(ctx)
-                self._write([request, *values.values()], ctx)
-                error = self._collect(answer, timeout, ctx)
+            self._await_start(ctx)
+            self._write([request, *values.values()], ctx)
+            error = self._collect(answer, timeout, ctx)
         except _Died as died:
             self.process.end("kill")
             raise RespondToModel(f"{answer.text}\n{short_message(died)}".lstrip()) from None
-        return self._result(answer, error, ctx)
-
-    def _result(self, answer: _RunMessages, error: str, ctx: ToolContext) -> LiveResult:
         assert answer.end is not None
         failed = answer.end.get("failed")
         if isinstance(failed, dict) and failed:
@@ -191,8 +221,10 @@ class ScratchProcess:
                 f"The code was not run, since these values cannot be read in scratch: {errors}. "
                 "Pass plain data or tables; classes and functions of the notebook are not there."
             )
-        error = error or _clean(answer.end.get("end") or "", _LONGEST_ERROR)
-        notes = [self._protected.check()]
+        return answer, error or _clean(answer.end.get("end") or "", _LONGEST_ERROR)
+
+    def _result(self, answer: _RunMessages, error: str, note: str, ctx: ToolContext) -> LiveResult:
+        notes = [note, rules_not_kept(ctx, self.confinement)]
         confined = self.confinement
         denial = explain_output(error, confined, ctx.cwd) if error and confined else None
         if denial is not None:
@@ -289,15 +321,10 @@ class ScratchProcess:
 
     def _finish(self) -> None:
         with self._lock:
-            self._close()
-        note = self._protected.finish()
+            self._pipes.close()
+            note = self._protected.finish()
         if note:
             self._notify_later(f"Scratch python: {note}")
-
-    def _close(self) -> None:
-        for descriptor in (self._requests, self._answers):
-            with suppress(OSError):
-                os.close(descriptor)
 
 
 def _is_ready(descriptor: int, event: int) -> bool:
@@ -324,7 +351,5 @@ def _read_message(data: bytes) -> dict[str, object]:
     return message
 
 
-def _rights(confinement: Confinement | None) -> tuple[object, ...] | None:
-    if confinement is None:
-        return None
+def _rights(confinement: Confinement) -> tuple[object, ...]:
     return confinement.tier, confinement.writable, confinement.network

@@ -228,8 +228,18 @@ class ProtectedFiles:
         self._is_over = False
         self._watch = shared_tripwire().arm(confinement, self._tell)
         self._changes = None
-        if ctx.diff_tracker is not None and _may_write_workspace(ctx, confinement):
-            self._changes = ctx.diff_tracker.watch()
+        try:
+            if ctx.diff_tracker is not None and _may_write_workspace(ctx, confinement):
+                self._changes = ctx.diff_tracker.watch()
+        except BaseException:
+            self._watch.finish()
+            raise
+
+    def enter_call(self) -> None:
+        """Record that a call sends something to the command, until the next `check`."""
+        self._watch.enter_call()
+        if self._changes is not None:
+            self._changes.take_back()
 
     def check(self) -> str:
         """Restore protected files that have changed; return a report for the answer, or ""."""

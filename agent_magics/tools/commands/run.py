@@ -18,7 +18,7 @@ from agent_magics.exec.launcher.wire import Confinement
 from agent_magics.exec.output import clean_output, colour_output, cut_middle
 from agent_magics.exec.process import Process
 from agent_magics.exec.processes import CommandSession, ProcessManager
-from agent_magics.exec.spool import END_LIMIT, Spool
+from agent_magics.exec.spool import END_LIMIT, Spool, last_whole
 from agent_magics.protocol.config import ApprovalPolicy
 from agent_magics.protocol.errors import RespondToModel, SandboxDenied
 from agent_magics.protocol.events import ExecCommandBegin, ExecCommandEnd, ExecCommandOutputDelta
@@ -130,7 +130,7 @@ class RunningCommand:
         self._protected.finish()
 
     def hand_over(self, position: int) -> str:
-        """Let the command go on as a session; return the report on protected files until now.
+        """Let the command go on as a session; return the reports on protected files until now.
 
         Args:
             position: bytes of its output that belong to the call; the session reports the rest.
@@ -138,7 +138,8 @@ class RunningCommand:
         assert self.session is not None
         self._feed.hand_over(self.session, str(self.cwd), position)
         self.process.on_end(lambda _: POOL.submit(self._after_end))
-        return self._protected.check()
+        notes = (self._protected.check(), rules_not_kept(self._ctx, self.confinement))
+        return "\n".join(filter(None, notes))
 
     def look(self) -> str:
         """Return the reports on protected files since the last call."""
@@ -175,23 +176,23 @@ def start_confined(
         RespondToModel: it cannot be started, or there is no room for another session.
     """
     confinement = confinement_for(ctx, permissions)
-    protected = ProtectedFiles(ctx, confinement)
     options: dict[str, Any] = {
         "cwd": cwd,
         "env": environment_for(ctx, confinement),
         "tty": tty,
         "confinement": confinement,
     }
-    ctx.emit(ExecCommandBegin, command=tuple(argv), cwd=str(cwd))
+    protected = ProtectedFiles(ctx, confinement)
     try:
+        ctx.emit(ExecCommandBegin, command=tuple(argv), cwd=str(cwd))
         if session:
             kept = ctx.processes.start_session(argv, command=session, **options)
             process = kept.process
         else:
             kept, process = None, ctx.processes.start(argv, **options)
     except BaseException:
-        ctx.emit(ExecCommandEnd, exit_code=None, duration=0.0)
         protected.finish()
+        ctx.emit(ExecCommandEnd, exit_code=None, duration=0.0)
         raise
     rights = requested_rights(permissions)
     return RunningCommand(ctx, process, kept, confinement, protected, cwd, rights)
@@ -318,8 +319,9 @@ class WholeOutput:
             if lines:
                 yield clean_output(b"\n".join(lines).decode("utf-8", "replace")) + "\n"
             elif len(partial_line) > END_LIMIT:  # one huge line
-                yield clean_output(partial_line.decode("utf-8", "replace"))
-                partial_line = b""
+                end = last_whole(partial_line)
+                yield clean_output(partial_line[:end].decode("utf-8", "replace"))
+                partial_line = partial_line[end:]
         yield clean_output(partial_line.decode("utf-8", "replace"))
 
     def extent(self) -> str:

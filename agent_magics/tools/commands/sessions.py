@@ -14,6 +14,7 @@ from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.tool import tool
 from agent_magics.exec.command import CommandResult, collect
 from agent_magics.exec.processes import CommandSession
+from agent_magics.files.locks import thread_lock
 from agent_magics.patch.plan import PatchResult
 from agent_magics.protocol.config import SandboxPolicy
 from agent_magics.protocol.errors import RespondToModel
@@ -48,7 +49,7 @@ _NEXT = (
 # What confines the sessions that run, by session id.
 _running: "WeakValueDictionary[int, RunningCommand]" = WeakValueDictionary()
 # Two concurrent calls about one session must not both return the same output.
-_reading = threading.Lock()
+_reading = thread_lock()
 
 
 # -- exec_command ----------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import gc
 import os
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -97,6 +98,47 @@ def test_it_is_confined_as_commands_are(agent, tmp_path):
     code = "import socket\nsocket.create_connection(('127.0.0.1', 9))"
     assert "Operation not permitted" in run(agent, code).text
     assert "OPENAI" not in run(agent, "import os\nsorted(os.environ)").text
+
+
+def test_what_it_changes_of_protected_files_is_undone_at_each_call(tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENT_MAGICS_TIER", "1")
+    code = "import os; os.makedirs('.agent_magics/tools', exist_ok=True)"
+    with Agent(ScriptedModel([]), ["python"], cwd=tmp_path) as agent:
+        for _ in range(2):
+            assert "moved" in run(agent, code).text
+            assert not (tmp_path / ".agent_magics").exists()
+
+
+RULE = '[[rule]]\npermission = "read"\npattern = "payroll/**"\ndecision = "forbid"\n'
+
+
+def forbid(folder: Path) -> None:
+    (folder / ".agent_magics").mkdir(exist_ok=True)
+    (folder / ".agent_magics/rules.toml").write_text(RULE, encoding="utf-8")
+
+
+@pytest.mark.needs("tier 2")
+def test_what_a_rule_forbids_by_now_is_not_read(tmp_path):
+    (tmp_path / "payroll").mkdir()
+    (tmp_path / "payroll/a.txt").write_text("hunter2", encoding="utf-8")
+    code = "print(open('payroll/' + 'a.txt').read())"
+    with Agent(ScriptedModel([]), ["python"], cwd=tmp_path) as agent:
+        assert run(agent, code).text == "hunter2\n"
+        forbid(tmp_path)
+        said = run(agent, code).text
+        assert "settings have changed" in said and "hunter2" not in said
+        assert "A new scratch process" not in run(agent, "1").text
+
+
+@pytest.mark.parametrize("tool", ["python", "exec_command"])
+def test_rules_that_cannot_be_kept_are_told(tool, tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENT_MAGICS_TIER", "1")
+    (tmp_path / "payroll").mkdir()
+    forbid(tmp_path)
+    arguments = {"cmd": "echo; read x", "yield_time_ms": 250, "tty": True}
+    with Agent(ScriptedModel([]), ["python", "exec_command"], cwd=tmp_path) as agent:
+        output = run(agent, "1") if tool == "python" else agent.call_sync(tool, arguments)
+        assert "Rules about reading payroll/** cannot be kept" in output.text
 
 
 def test_what_it_takes_too_long_for_is_stopped_and_variables_stay(agent):

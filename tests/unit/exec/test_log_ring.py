@@ -40,6 +40,21 @@ def test_a_secret_that_was_cut_is_not_shown_in_half():
     assert log.text().endswith("end\n")
 
 
+def test_a_secret_that_was_cut_is_not_shown_in_half_where_no_line_ends():
+    log = LogRing(lambda text: text.replace("sesame-4711", "[redacted]"))
+    log.feed(b"sesame-4711" + b"x" * (MOST_KEPT - 4))
+    assert log.text() == f"[{MOST_KEPT + 7:,} bytes before this were dropped]\n"
+    assert log.last_words() == ""
+
+
+def test_the_last_words_are_never_ours():
+    log = LogRing(str)
+    log.feed(b"starting\n[ERROR] DATABASE_URL is not set\n\0[forged]\n")
+    log.note("it ended")
+    assert log.text().endswith("not set\n[forged]\n[it ended]\n")
+    assert log.last_words() == "; it said: [forged]"
+
+
 def redactor(**fields):
     environment = {"LENT_TOKEN": "lent-secret", "OPENAI_API_KEY": "other", "HOME": "/home/ada"}
     return Redactor(McpServerConfig("s", **fields), environment)

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from agent_magics.exec import spool as spool_module
 from agent_magics.exec.output import omission_marker
 from agent_magics.exec.spool import Spool
-from agent_magics.exec.temporary_files import scratch_folder, sweep
+from agent_magics.exec.temporary_files import remove_own, scratch_folder, sweep
 from tests.support.descriptors import none_left
+from tests.support.users import call_as_user
 
 ROOT = str(Path(__file__).resolve().parents[3])
 
@@ -208,6 +209,25 @@ print(os.listdir(scratch_folder()))
     assert result.stdout == "File too large|524288|524288|5000000\n[]\n", result.stderr
 
 
+def test_after_a_full_disk_the_file_holds_all():
+    code = """
+import resource
+from agent_magics.exec.spool import Spool
+spool = Spool()
+spool.add("stdout", b"all of it\\n" * 1000)
+before = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (700, before[1]))
+try:
+    spool.path()
+except OSError as error:
+    print(error.strerror)
+resource.setrlimit(resource.RLIMIT_FSIZE, before)
+print(spool.path().stat().st_size, end="")
+"""
+    result = run_python(code)
+    assert result.stdout == "File too large\n10000", result.stderr
+
+
 def test_memory_stays_bounded_whatever_the_pieces():
     spool = Spool(end_limit=1000)
     for number in range(20_000):
@@ -292,6 +312,23 @@ def test_only_folders_that_nobody_uses_are_swept(tmp_path):
         holder.communicate(b"\n")
     sweep(tmp_path)
     assert not locked.exists()
+
+
+def test_a_folder_that_may_not_be_changed_is_removed_too():
+    def leave(top):
+        made = Path(top, "tmp")
+        for name in ("go/mod/pkg", "closed/in"):
+            (made / name).mkdir(parents=True)
+            (made / name / "file").touch()
+        outside = Path(top, "outside")
+        outside.mkdir(0o555)
+        (made / "link").symlink_to(outside)
+        for name, mode in (("go/mod/pkg", 0o555), ("go/mod", 0o555), ("closed", 0), ("", 0o555)):
+            (made / name).chmod(mode)
+        remove_own(made, os.getpid())
+        return made.exists(), stat.S_IMODE(outside.stat().st_mode)
+
+    assert call_as_user(leave) == (False, 0o555)
 
 
 def test_a_forked_child_leaves_the_parents_folder_alone():

@@ -1,5 +1,6 @@
 """Several kernels change the same file at the same moment, and nothing of it is lost."""
 
+import ast
 import fcntl
 import json
 import os
@@ -19,6 +20,7 @@ from agent_magics.files import locks
 from agent_magics.mcp.config.sources import read_mcp_config
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.records import RecordBegun
+from tests.support import forks
 
 KERNELS, CHANGES = 3, 20
 START = """
@@ -173,3 +175,27 @@ def test_no_other_module_locks_files():
     package = Path(agent_magics.__file__).parent
     found = [path for path in package.rglob("*.py") if "flock(" in path.read_text()]
     assert [str(path.relative_to(package)) for path in found] == ["files/locks.py"]
+
+
+# -- locks of threads ------------------------------------------------------------------------------
+
+
+def test_a_forked_child_has_each_lock_of_a_module_free():
+    package = Path(agent_magics.__file__).parent
+    makers = {"Lock", "RLock", "Condition", "Semaphore"}
+    found = set()
+    for path in package.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        for node in ast.parse(text).body:
+            made = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+            called = getattr(made, "func", None)
+            is_lock = getattr(called, "attr", getattr(called, "id", "")) in makers
+            if is_lock and not getattr(made, "args", ()) and "register_at_fork" not in text:
+                found.add(str(path.relative_to(package)))
+    assert found == set(), "thread_lock makes one that is renewed"
+
+
+def test_a_lock_that_a_thread_holds_is_free_in_a_forked_child():
+    lock = locks.thread_lock()
+    with lock:
+        assert forks.call(lambda: lock.acquire(timeout=10))

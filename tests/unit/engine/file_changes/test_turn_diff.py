@@ -401,6 +401,19 @@ def test_what_a_session_does_later_is_told_and_left_alone_by_undo(work):
     assert set(work.tree()) == {"b", "mine"}
 
 
+def test_what_a_session_does_in_a_later_call_is_certain(work):
+    session = work.turn().watch()
+    session.hand_over()
+    for name in ("a", "b"):
+        session.take_back()
+        (work.root / name).write_text("in a call")
+        session.hand_over()
+    session.finish()
+    assert not work.journal.undo().obstacles
+    assert work.tree() == {}
+    assert not any(memory.has_sessions or memory._calls for memory in session._tracker._memories())
+
+
 def test_what_tools_write_while_a_session_runs_is_certain(work):
     session = work.turn().watch()
     session.hand_over()

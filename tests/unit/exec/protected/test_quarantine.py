@@ -1,11 +1,13 @@
 """What is taken out of a workspace is kept, but no more of it than a bound; the oldest goes."""
 
 import os
+from pathlib import Path
 
 import pytest
 
 from agent_magics.exec.protected import put_back
 from agent_magics.exec.protected.put_back import Quarantine
+from tests.support.users import call_as_user
 
 
 @pytest.mark.parametrize(("most", "folders", "left"), [(80, 1000, 8), (1 << 20, 8, 8)])
@@ -53,6 +55,20 @@ def test_a_folder_counts_as_what_it_contains(tmp_path, monkeypatch):
         assert 0 < sum(kept) <= 3 << 20
     os.close(folder)
     assert last.startswith(str(tmp_path / "planted.quarantined-")), "it is larger than all"
+
+
+def test_what_is_kept_is_bounded_where_folders_may_not_be_changed():
+    def plant(top: str) -> int:
+        put_back.MOST_KEPT = 10_000  # in this fork
+        quarantine = Quarantine(f"{top}/q")
+        for _ in range(12):
+            Path(top, "planted/in").mkdir(parents=True)
+            Path(top, "planted/in/file").write_bytes(b"x" * 1000)
+            Path(top, "planted/in").chmod(0o555)
+            assert put_back.move_away(f"{top}/planted", quarantine).kept.startswith(f"{top}/q")
+        return sum(path.stat().st_size for path in Path(top, "q").rglob("file"))
+
+    assert 0 < call_as_user(plant) <= 10_000
 
 
 def test_what_is_nested_too_deeply_to_be_removed_again_is_only_renamed(tmp_path):

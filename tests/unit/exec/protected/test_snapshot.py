@@ -5,7 +5,7 @@ import stat
 import time
 
 from agent_magics.exec.protected.put_back import Quarantine, put_back
-from agent_magics.exec.protected.snapshot import SnapshotEntry, take
+from agent_magics.exec.protected.snapshot import SnapshotEntry, take, up_to_a_common_end
 from agent_magics.exec.protected.tripwire import _after
 
 
@@ -16,6 +16,28 @@ def test_of_a_large_folder_only_a_part_is_read(tmp_path):
     found = take(str(tmp_path), {})
     assert list(found) == sorted(found)
     assert len(found) == 1_000
+
+
+def test_the_outer_levels_come_first_however_large_an_inner_one_is(tmp_path):
+    (tmp_path / "a/b/c/d/e/f").mkdir(parents=True)
+    for number in range(1_500):
+        (tmp_path / f"a/b/{number:05}").touch()
+    (tmp_path / "z").touch()
+    found = take(str(tmp_path), {})
+    assert [os.path.basename(path) for path in found][1:4] == ["a", "z", "b"]
+    assert len(found) == 1_000
+    cut = take(str(tmp_path), {}, 500)
+    assert up_to_a_common_end(found, cut, 500) == (cut, cut)
+
+
+def test_what_is_not_compared_is_a_file(tmp_path):
+    for name in ("lock.lock/in", "link.sample/in", "mine/in"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "file.lock").touch()
+    (tmp_path / "evil.lock").symlink_to("mine")
+    found = {os.path.relpath(path, tmp_path) for path in take(str(tmp_path), {})}
+    folders = {"lock.lock", "lock.lock/in", "link.sample", "link.sample/in", "mine", "mine/in"}
+    assert found == {".", "evil.lock", *folders}
 
 
 def test_the_kept_content_of_all_files_together_is_bounded(tmp_path):

@@ -13,14 +13,20 @@ from pathlib import Path
 
 import pytest
 
+from agent_magics.approval.rules import ProposedRule, RuleBook
 from agent_magics.exec.launcher.wire import Confinement
 from agent_magics.exec.protected import put_back
-from agent_magics.exec.protected.tripwire import Tripwire
+from agent_magics.exec.protected.tripwire import Tripwire, shared_tripwire
 from agent_magics.exec.sandbox.plan import build_confinement
+from agent_magics.files import locks
 from agent_magics.files import survey as surveying
 from agent_magics.files.paths import write_kind
+from agent_magics.mcp.config.edit import McpFile
+from agent_magics.mcp.config.sources import ProjectServers
 from agent_magics.patch.grammar import parse_patch
 from agent_magics.patch.plan import plan_patch
+from agent_magics.project.memory import note_folders
+from tests.support import forks
 from tests.support.users import call_as_user
 
 
@@ -142,6 +148,39 @@ def test_what_is_planted_in_a_folder_that_nobody_may_look_into_is_found(closed, 
     assert found == [*planted, *sorted(["restored .git/config", f"restored {closed}"])]
 
 
+@pytest.mark.parametrize("begins", ["its call", "a session"])
+def test_compiled_modules_are_removed_and_nothing_is_told(begins, workspace, tripwire):
+    tools = workspace / ".agent_magics/tools"
+    (tools / "__pycache__").mkdir(parents=True)
+    (tools / "x.py").touch()
+    (tools / "__pycache__/x.cpython-311.pyc").write_bytes(b"mine")
+    (tools / "__pycache__/y.cpython-311.pyc").write_bytes(b"mine")
+    watch = tripwire.arm(confined(workspace))
+    if begins == "a session":
+        watch.check()
+    (tools / "__pycache__/x.cpython-311.pyc").write_bytes(b"evil")
+    (tools / "a/__pycache__").mkdir(parents=True)
+    (tools / "__pycache__/new.cpython-311.pyc").touch()
+    (workspace / "evil").mkdir()
+    (tools / "b").mkdir()
+    (tools / "b/__pycache__").symlink_to(workspace / "evil")
+    found = {os.path.basename(finding.path) for finding in watch.finish()}
+    assert found == {"a", "b"}
+    assert os.listdir(tools / "__pycache__") == ["y.cpython-311.pyc"]
+
+
+@pytest.mark.parametrize(
+    "place", [".agent_magics/skills/a/scripts/lib/x/y.py", ".git/hooks/a/b/c/d/e"]
+)
+def test_what_stands_deep_is_restored(place, workspace, tripwire):
+    (workspace / place).parent.mkdir(parents=True)
+    (workspace / place).write_text("mine", encoding="utf-8")
+    watch = tripwire.arm(confined(workspace))
+    (workspace / place).write_text("evil", encoding="utf-8")
+    assert [finding.done for finding in watch.finish()] == ["restored"]
+    assert (workspace / place).read_text(encoding="utf-8") == "mine"
+
+
 def test_what_was_changed_is_kept(workspace, tripwire):
     watch = tripwire.arm(confined(workspace))
     append(workspace / ".git/config")
@@ -228,6 +267,59 @@ def test_a_removed_repository_is_told_and_not_half_restored(workspace, tripwire)
     assert found and not any(finding.done for finding in found)
     assert all("its folder is gone" in str(finding) for finding in found)
     assert not (workspace / ".git").exists()
+
+
+@pytest.mark.parametrize("tier", [1, 2])
+@pytest.mark.parametrize("begins", ["its call", "a session"])
+def test_a_repository_that_comes_back_keeps_its_hooks(begins, tier, workspace, tripwire):
+    before = state_of(workspace / ".git")
+    watch = tripwire.arm(confined(workspace, tier=tier))
+    if begins == "a session":
+        watch.check()
+    (workspace / ".git").rename(workspace / ".git_off")
+    assert not any(finding.done for finding in (watch.look(), watch.check())[1])
+    watch.look()
+    (workspace / ".git_off").rename(workspace / ".git")
+    assert watch.finish() == []
+    assert state_of(workspace / ".git") == before
+
+
+@pytest.mark.parametrize("while_runs", ["a session", "nothing"])
+def test_a_repository_that_the_person_makes_anew_gets_no_old_hooks(while_runs, workspace, tripwire):
+    watch = tripwire.arm(confined(workspace))
+    shutil.rmtree(workspace / ".git")
+    watch.check() if while_runs == "a session" else watch.finish()
+    subprocess.run(["git", "init", "-q", "--template=", workspace], check=True)
+    tripwire.arm(confined(workspace)).finish()
+    watch.finish()
+    assert not (workspace / ".git/hooks").exists()
+
+
+@pytest.mark.parametrize("letter", ["a", "\U0001f600"])
+def test_a_name_of_any_length_is_moved_away_and_restored(letter, workspace, tripwire):
+    longest = letter * (255 // len(letter.encode()))
+    mine = workspace / ".git/info" / longest
+    mine.write_text("mine", encoding="utf-8")
+    watch = tripwire.arm(confined(workspace))
+    (workspace / ".git/hooks" / longest).touch()
+    append(mine)
+    assert sorted(finding.done for finding in watch.finish()) == ["moved", "restored"]
+    assert not (workspace / ".git/hooks" / longest).exists()
+    assert mine.read_text(encoding="utf-8") == "mine"
+
+
+def test_what_cannot_be_moved_away_is_not_taken_for_intended():
+    def attack(top: str) -> tuple[bool, bool]:
+        planted = Path(top, "hooks/evil")
+        planted.parent.mkdir()
+        planted.touch()
+        planted.parent.chmod(0o555)
+        quarantine = put_back.Quarantine(f"{top}/quarantine")
+        stays = put_back.move_away(str(planted), quarantine)
+        planted.parent.chmod(0o755)
+        return stays.pending, put_back.move_away(str(planted), quarantine).done == "moved"
+
+    assert call_as_user(attack) == (True, True)
 
 
 def test_a_workspace_that_turns_into_a_bare_repository(tmp_path, tripwire):
@@ -646,6 +738,23 @@ def test_a_session_is_compared_while_it_runs_and_when_it_ends(workspace, tripwir
     assert len(session.finish()) == 1
 
 
+def test_a_later_call_about_a_session_counts_as_its_first(workspace, tripwire):
+    session = tripwire.arm(confined(workspace))
+    session.check()
+    (workspace / ".agent_magics").mkdir()
+    for _ in range(2):
+        session.enter_call()
+        append(workspace / ".git/config", "# evil\n")
+        done = {os.path.basename(finding.path): finding.done for finding in session.check()}
+        assert done.pop("config") == "restored"
+        assert set(done.values()) <= {""}
+    assert (workspace / ".agent_magics").exists()
+    append(workspace / ".git/config", "# the person\n")
+    assert [finding.done for finding in session.finish()] == [""]
+    session.enter_call()  # it is over
+    assert not tripwire._calls
+
+
 def test_what_a_person_changes_while_only_a_session_runs_stays_and_is_told(workspace, tripwire):
     """`git push -u` in a terminal, while a server that the model has started goes on."""
     session = tripwire.arm(confined(workspace))
@@ -898,21 +1007,149 @@ def test_a_command_that_was_let_out_may_change_them(workspace, tripwire):
     assert "fsmonitor" in (workspace / ".git/config").read_text(encoding="utf-8")
 
 
-def test_an_approved_write_of_the_kernel_itself_stays(workspace, tripwire):
-    session = tripwire.arm(confined(workspace))
+@pytest.mark.parametrize("seen_by", ["a look", "its end"])
+def test_a_command_that_was_let_out_may_change_them_beside_a_session(seen_by, workspace, tripwire):
+    told = []
+    session = tripwire.arm(confined(workspace), told.extend)
+    session.check()
+    free = tripwire.arm(None)
     append(workspace / ".git/config")
-    (workspace / ".git/hooks/evil").touch()
-    tripwire.accept([f"{workspace}/.git/config"])
-    assert [finding.path for finding in session.finish()] == [f"{workspace}/.git/hooks/evil"]
+    (workspace / ".git/hooks/pre-commit").touch()
+    (workspace / ".git/info").rename(workspace / ".git/old")
+    found = session.finish() if seen_by == "its end" else (session.look(), told)[1]
+    names = {os.path.basename(finding.path) for finding in found}
+    assert names == {"config", "pre-commit", "info"}
+    assert all(not f.done and "that you let write there" in str(f) for f in found)
+    assert free.finish() == session.finish() == []
+    assert "fsmonitor" in (workspace / ".git/config").read_text(encoding="utf-8")
+    assert (workspace / ".git/hooks/pre-commit").exists()
 
 
-def test_a_patch_says_what_it_wrote(workspace, monkeypatch, tripwire):
-    monkeypatch.setattr("agent_magics.patch.files.shared_tripwire", lambda: tripwire, raising=True)
+def test_what_was_let_out_and_goes_on_as_a_session_changes_no_hooks_later(workspace, tripwire):
     session = tripwire.arm(confined(workspace))
+    session.check()
+    free = tripwire.arm(None)
+    (workspace / ".git/hooks/installed").touch()
+    free.check()
+    assert session.check() == []
+    (workspace / ".git/hooks/later").touch()
+    assert [finding.done for finding in session.check()] == ["moved"]
+    assert (workspace / ".git/hooks/installed").exists()
+    assert free.finish() == session.finish() == []
+
+
+def test_a_command_may_change_what_the_person_let_it_write_beside_a_session(workspace, tripwire):
+    session = tripwire.arm(confined(workspace))
+    session.check()
+    config = workspace / ".git/config"
+    call = tripwire.arm(confined(workspace, extra_writable=[config]))
+    append(config)
+    (workspace / ".git/hooks/evil").touch()
+    assert [finding.path for finding in call.finish()] == [f"{workspace}/.git/hooks/evil"]
+    append(config, "# another command\n")  # what it wrote is what is restored from now on
+    append(workspace / ".git/hooks/pre-push")
+    assert {finding.done for finding in session.finish()} == {"", "restored"}
+    assert "fsmonitor" in config.read_text(encoding="utf-8")
+
+
+def write_rule(workspace: Path) -> Path:
+    book = RuleBook(workspace)
+    book.add(ProposedRule("command", ("make", "test")), "make test")
+    return book.project_file
+
+
+def write_note(workspace: Path) -> Path:
+    notes = note_folders(workspace)["project"]
+    notes.write("build", "use make -j4")
+    return notes.path_of("build")
+
+
+def write_server(workspace: Path) -> Path:
+    servers = ProjectServers(workspace)
+    McpFile(servers.toml_file, servers).add("s", {"command": "true"})
+    return servers.toml_file
+
+
+def write_hook(workspace: Path) -> Path:
     text = "*** Begin Patch\n*** Add File: .git/hooks/new\n+x\n*** End Patch\n"
     plan_patch(parse_patch(text), lambda name: workspace / name).apply()
-    assert session.finish() == []
-    assert (workspace / ".git/hooks/new").exists()
+    return workspace / ".git/hooks/new"
+
+
+@pytest.fixture
+def guarding(monkeypatch, tripwire):
+    monkeypatch.setattr(locks, "_guards", [tripwire.writing])
+
+
+@pytest.mark.parametrize("tier", [1, 2])
+@pytest.mark.parametrize("write", [write_rule, write_note, write_server, write_hook])
+def test_what_the_kernel_itself_writes_stays(write, tier, workspace, tripwire, guarding):
+    watch = tripwire.arm(confined(workspace, tier=tier))
+    written = write(workspace)
+    (workspace / ".git/commondir").touch()
+    assert [finding.path for finding in watch.finish()] == [f"{workspace}/.git/commondir"]
+    assert written.exists()
+
+
+def test_nothing_is_compared_before_the_kernel_has_written_all(workspace, tripwire, guarding):
+    watch = tripwire.arm(confined(workspace))
+    looking = threading.Thread(target=watch.look)
+    with locks.own_write(workspace / ".git/hooks/one", workspace / ".git/hooks/two"):
+        (workspace / ".git/hooks/one").touch()
+        looking.start()
+        looking.join(0.2)  # it would have ended by then if it did not wait
+        with locks.own_write(workspace / ".git/hooks/two"):
+            (workspace / ".git/hooks/two").touch()
+    looking.join(30)
+    assert watch.finish() == []
+    assert (workspace / ".git/hooks/one").exists() and (workspace / ".git/hooks/two").exists()
+
+
+def test_what_the_kernel_writes_makes_nothing_else_intended(workspace, tripwire, guarding):
+    watch = tripwire.arm(confined(workspace))
+    (workspace / ".git/hooks/evil").touch()
+    with locks.own_write(workspace / ".git/hooks/mine"):
+        (workspace / ".git/hooks/mine").touch()
+    (finding,) = watch.finish()
+    assert (finding.path, finding.done) == (f"{workspace}/.git/hooks/evil", "moved")
+    assert (workspace / ".git/hooks/mine").exists()
+
+
+# -- errors and forks ------------------------------------------------------------------------------
+
+
+def test_a_command_that_could_not_be_armed_leaves_nothing(workspace, tripwire):
+    without_folders = Confinement(1, (), protected=(f"{workspace}/.git/config",))
+    with pytest.raises(ValueError, match="not enough values"):
+        tripwire.arm(without_folders)
+    session = tripwire.arm(confined(workspace))
+    session.check()
+    (workspace / ".agent_magics").mkdir()  # the person, between calls
+    assert [finding.done for finding in session.finish()] == [""]
+    assert not any(place.holders for place in tripwire._places.values())
+
+
+def test_a_forked_child_has_a_record_of_its_own(workspace):
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with shared_tripwire()._lock, surveying._lock:
+            held.set()
+            done.wait(60)
+
+    def arm_in_child() -> int:
+        watch = shared_tripwire().arm(confined(workspace))
+        (workspace / ".git/hooks/evil").touch()
+        return len(watch.finish())
+
+    holding = threading.Thread(target=hold)
+    holding.start()
+    try:
+        assert held.wait(30)
+        assert forks.call(arm_in_child, limit=30) == 1
+    finally:
+        done.set()
+        holding.join(30)
 
 
 def test_many_threads_at_once(workspace, tripwire):

@@ -10,9 +10,12 @@ import pytest
 from agent_magics.dispatch.context import ToolContext, TurnContext, status_of
 from agent_magics.exec.environment import command_environment
 from agent_magics.exec.launcher.wire import Confinement
+from agent_magics.exec.protected.tripwire import Tripwire
 from agent_magics.protocol.config import RunConfig, SandboxPolicy
 from agent_magics.protocol.errors import RespondToModel, SandboxDenial, SandboxDenied
 from agent_magics.protocol.events import Warned
+from agent_magics.tools.code.scratch_process import ScratchProcess
+from agent_magics.tools.commands import confinement as confining
 from agent_magics.tools.commands.confinement import (
     ProtectedFiles,
     confinement_for,
@@ -314,6 +317,32 @@ def test_what_was_put_back_is_told_to_model_and_person(ctx, events, tmp_path):
     (warned,) = events
     assert isinstance(warned, Warned) and ".agent_magics" in warned.message
     assert files.finish() == ""
+
+
+class Broken:
+    """A tracker of changes that cannot look."""
+
+    def watch(self):
+        raise OSError("no space left")
+
+
+@pytest.fixture
+def tripwire(tmp_path, monkeypatch):
+    made = Tripwire(str(tmp_path / "quarantine"), every=None)
+    monkeypatch.setattr(confining, "shared_tripwire", lambda: made)
+    return made
+
+
+def test_an_error_before_its_start_leaves_no_watch(ctx, held, tripwire):
+    with pytest.raises(OSError, match="no space left"):
+        ProtectedFiles(in_turn(ctx, diff_tracker=Broken()), held)
+    assert not tripwire._calls and not any(p.holders for p in tripwire._places.values())
+
+
+def test_a_scratch_process_without_room_is_told_and_leaves_no_watch(ctx, held, tripwire):
+    with pytest.raises(RespondToModel, match="could not be started: No such file"):
+        ScratchProcess(in_turn(ctx, processes=Processes(Path("/nowhere"))), held)
+    assert not tripwire._calls and not any(p.holders for p in tripwire._places.values())
 
 
 def test_a_free_command_has_nothing_to_be_told(ctx, events, tmp_path):

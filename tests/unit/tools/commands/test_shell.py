@@ -5,11 +5,13 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from agent_magics.approval.actions import ActionKind
 from agent_magics.exec.environment import command_environment
+from agent_magics.exec.spool import Spool
 from agent_magics.protocol.config import SandboxPolicy
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.events import (
@@ -17,6 +19,7 @@ from agent_magics.protocol.events import (
     ExecCommandEnd,
     ExecCommandOutputDelta,
 )
+from agent_magics.tools.commands.run import WholeOutput
 from agent_magics.tools.commands.shell import (
     assess_shell,
     assess_shell_command,
@@ -372,3 +375,10 @@ def test_importing_it_loads_nothing_heavy():
     root = Path(__file__).parents[4]
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=root)
     assert done.stdout == "[]\n", done.stderr
+
+
+def test_a_long_line_is_stored_without_a_cut_character():
+    spool, text = Spool(), "€" * 700_000
+    spool.add("stdout", text.encode())
+    spool.finish()
+    assert "".join(WholeOutput(SimpleNamespace(output=spool)).pieces()) == text
