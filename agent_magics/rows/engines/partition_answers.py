@@ -1,7 +1,7 @@
 """Collects the answers to rows of a Dask frame, by partition, and makes a Dask frame of them."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +95,7 @@ class PartitionFiles(Parts):
             place = typed_path(place).absolute()
         super().__init__(place, columns, digest + b" partitions", SPAN)
         self._sizes: dict[int, int] = {}
+        self._written: set[int] = set()
 
     def expect(self, number: int, rows: int) -> None:
         """See `CollectedPartitions.expect`."""
@@ -114,14 +115,19 @@ class PartitionFiles(Parts):
     def _first(self, number: int) -> int:
         return number * SPAN
 
+    def _write_file(self, number: int, part: Mapping[int, Plain]) -> None:
+        super()._write_file(number, part)
+        self._written.add(number)
+
     def frame(self, *_: object) -> Any:
-        """Return a Dask frame of the files, each a partition."""
+        """Return a Dask frame of the files, each a partition; of an earlier map's it has none."""
         import dask.dataframe as dd  # noqa: PLC0415 - heavy, and the caller has it
 
         columns = self._columns.columns
         kinds = {ROW: "integer", **kinds_of(columns)}
         meta = _pandas(arrow_table(kinds, {**values_of(columns, ()), ROW: []}))
-        paths = PartFiles(self.place).paths_up_to(self._last)
+        there = PartFiles(self.place).paths_up_to(self._last)
+        paths = [path for path in there if int(Path(path).stem.rpartition("-")[2]) in self._written]
         return dd.from_map(_read_file, paths, place=self.place, meta=meta)
 
 
