@@ -17,6 +17,7 @@ from agent_magics.dispatch.call import CallInProgress, CallLock, CallState
 from agent_magics.dispatch.consent.edits import readable_payload
 from agent_magics.dispatch.context import TurnContext
 from agent_magics.dispatch.hooks import Hooks
+from agent_magics.dispatch.results.cutting import encodable
 from agent_magics.dispatch.router import ToolRouter
 from agent_magics.dispatch.stages.orchestrator import ToolOrchestrator
 from agent_magics.dispatch.stages.stored_outputs import within_share
@@ -128,7 +129,7 @@ class ToolCallRuntime:
                 if waiting is not None:
                     await waiting
         except RespondToModel as refusal:
-            call.output = ToolOutput(full_message(refusal), success=False)
+            call.output = ToolOutput(encodable(full_message(refusal)), success=False)
         except asyncio.CancelledError:
             if not call.skipped:
                 raise

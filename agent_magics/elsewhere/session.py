@@ -36,7 +36,12 @@ from agent_magics.protocol.events import (
 from agent_magics.protocol.ops import CallTool, Compact, Interrupt, Op, StartTurn, Steer
 from agent_magics.protocol.records import Entry, RecordBegun, RequestCharged
 from agent_magics.rows.engines.choice import check_portable, engine_of, source_of
-from agent_magics.rows.engines.coordinator import Engine, OtherVersion, read_invited
+from agent_magics.rows.engines.coordinator import (
+    IS_CANCELLED,
+    Engine,
+    OtherVersion,
+    read_invited,
+)
 from agent_magics.rows.engines.link import MOST_OF_WORKER, Link
 from agent_magics.rows.engines.messages import (
     MALFORMED,
@@ -182,7 +187,7 @@ class SessionElsewhere(Session):
             for task in self._asking.values():
                 task.cancel()
             if self._link is not None:
-                self._link.close()
+                self._link.abort()
                 self._link = None
         if kind is not None:
             self.outbox.emit(op.turn_id, kind, **words)
@@ -265,6 +270,8 @@ class SessionElsewhere(Session):
             both: list[asyncio.Future[Any]] = [task, came]
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             if not came.done():
+                if task.cancelled():
+                    raise FatalError(NO_WORKER.format(error=IS_CANCELLED))
                 error = task.exception()
                 raise FatalError(
                     NO_WORKER.format(error=typed_message(error) if error else "it ended")

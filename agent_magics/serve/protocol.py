@@ -28,6 +28,7 @@ from mcp_types import (
 )
 
 from agent_magics._version import __version__
+from agent_magics.dispatch.results.cutting import encodable, encodable_json
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import ContentPart, InputText, json_or
 from agent_magics.protocol.tools import ToolOutput
@@ -43,6 +44,7 @@ MOST_PARKED, PATIENCE = 32, 600.0
 # Calls under way at once: of one client, by the name that it gives, and of all.
 MOST_CALLS_OF_ONE, MOST_CALLS = 16, 64
 _LONGEST_NAME = 60
+_DEEPEST = 200  # levels of data; a message of the SDK has 255 at most
 _INSTRUCTIONS = (
     "Tools of a person's Python session. Some calls wait for that person's approval; a denial is "
     "told with its reason."
@@ -287,12 +289,12 @@ def result_of(output: ToolOutput, *, data: bool) -> CallToolResult:
 
 def failure(reason: str) -> CallToolResult:
     """Return an MCP error result for a call that could not be made."""
-    return CallToolResult(content=[TextContent(text=reason)], is_error=True)
+    return CallToolResult(content=[TextContent(text=encodable(reason))], is_error=True)
 
 
 def _block_of(part: ContentPart) -> ContentBlock:
     if isinstance(part, InputText):
-        return TextContent(text=part.text)
+        return TextContent(text=encodable(part.text))
     head, comma, data = part.image_url.partition(",")
     if comma and head.startswith("data:") and head.endswith(";base64"):
         return ImageContent(data=data, mime_type=head[len("data:") : -len(";base64")])
@@ -300,7 +302,7 @@ def _block_of(part: ContentPart) -> ContentBlock:
 
 
 def _data_of(output: ToolOutput) -> dict[str, Any] | None:
-    """Parse an output's whole text as a JSON object or list; None where it is neither.
+    """Parse an output's whole text as a JSON object or list; None where it is neither, or too deep.
 
     The text is parsed rather than the value used: secrets have been redacted in the text alone.
     Clients of 2025 accept only objects, so a list is put into one, as the SDK's own servers do.
@@ -309,4 +311,12 @@ def _data_of(output: ToolOutput) -> dict[str, Any] | None:
         return None
     # It may only begin like JSON, or be JSON that was cut to fit.
     value = json_or(output.content, None)
+    if _is_deeper(value, _DEEPEST):
+        return None
+    value = encodable_json(value)
     return {"result": value} if isinstance(value, list) else value
+
+
+def _is_deeper(value: Any, most: int) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return not most or any(_is_deeper(each, most - 1) for each in inner)

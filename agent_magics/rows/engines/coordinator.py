@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeAlias
 
 from agent_magics._version import __version__
 from agent_magics.listening import stop_listening
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, clause, own_or_typed_message
 from agent_magics.rows.asking import NotSent, Pace, RowAnswer, RowQuestion
 from agent_magics.rows.engines.link import MOST_AT_FIRST, MOST_OF_WORKER, Link
 from agent_magics.rows.engines.messages import (
@@ -48,6 +48,8 @@ MOST_LOST, MOST_REFUSING = 10, 20
 # Questions that the coordinator holds in all; each is a task that waits.
 MOST_HELD = 20_000
 
+NO_PLACE = "This kernel cannot open a place to which the workers of engine= connect: {error}."
+IS_CANCELLED = "its tasks were cancelled, as where it is shut down"
 LOST = "its worker ended {count} times before it had an answer"
 OTHER_VERSION = "a worker runs agent-magics {theirs}, and this kernel {ours}: install the same."
 
@@ -72,7 +74,7 @@ async def read_invited(link: Link, token: str) -> int | None:
         message = await link.read(MOST_AT_FIRST)
     match message:
         case ["hello", str() as shown, int() as number, version] if hmac.compare_digest(
-            shown.encode(), token.encode()
+            shown.encode("utf-8", "surrogatepass"), token.encode()
         ):
             if version != __version__:
                 words = OTHER_VERSION.format(theirs=version, ours=__version__)
@@ -133,7 +135,7 @@ class Worker:
         seat: the number of its seat.
         held: the numbers of the questions that it has been given and has not answered, oldest
             first; it asks them in this order.
-        most: how many of them it may have begun.
+        most: how many of them it may have begun; where that is 0, it is given none.
         answered: questions that it has answered.
         rate: answers a second.
         pace: how fast it says that it goes.
@@ -157,7 +159,10 @@ class Worker:
 
     def room(self, hold: float) -> int:
         """Return how many more questions it may be given; it gives answers back each `hold`."""
-        return int(self.pace.allowed + self.rate * (AHEAD + hold)) - len(self.held)
+        if not self.most:
+            return 0
+        at_once = min(self.pace.allowed or 1, self.most)  # 0 is of when it might have begun none
+        return int(at_once + self.rate * (AHEAD + hold)) - len(self.held)
 
     @property
     def load(self) -> int:
@@ -225,7 +230,10 @@ class Coordinator:
         Raises:
             FatalError: they cannot.
         """
-        self._server, self.place = await self._engine.listen(self._serve)
+        try:
+            self._server, self.place = await self._engine.listen(self._serve)
+        except OSError as error:
+            raise FatalError(NO_PLACE.format(error=clause(error))) from None
         for work in (self._seat(), self._watch()):
             task = asyncio.create_task(work)
             self._tasks.add(task)
@@ -275,6 +283,7 @@ class Coordinator:
     def release(self, part: int) -> None:
         """Let the worker that has read a partition forget it."""
         self._of_parts.pop(part, None)
+        self._deal_soon()  # its place may be another worker's
         for worker in self._workers:
             if worker.own.pop(part, None) is not None:
                 worker.link.send("release", part)
@@ -297,7 +306,7 @@ class Coordinator:
         """Close the connections to the workers."""
         self._failure = self._failure or FatalError("The connections to the workers were closed.")
         for worker in self._workers:
-            worker.link.close()
+            worker.link.abort()
         if self._server is not None:
             await stop_listening(self._server)
         for task in self._tasks:
@@ -313,6 +322,8 @@ class Coordinator:
             await self._engine.seat(self._invite, self._join)
         except FatalError as error:
             self._fail(error)
+        except Exception as error:  # of the cluster or the executor; without seats the map waits
+            self._fail(FatalError(own_or_typed_message(error)))
 
     def _invite(self) -> Invitation:
         self._seats += 1
@@ -328,7 +339,7 @@ class Coordinator:
             await asyncio.sleep(SILENT / 10)
             for worker in self._workers:
                 if time.monotonic() - worker.heard > SILENT:
-                    worker.link.close()
+                    worker.link.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve the connection of one worker."""
@@ -410,9 +421,13 @@ class Coordinator:
         if self._concurrency is None or not self._workers:
             return
         each, more = divmod(self._concurrency, len(self._workers))
-        for place, worker in enumerate(self._workers):
-            worker.most = each + (place < more)
-            worker.link.send("most", worker.most)
+        # A worker keeps its last place while it has questions, which it may have begun.
+        by_need = sorted(self._workers, key=lambda worker: (not worker.load, not worker.most))
+        for place, worker in enumerate(by_need):
+            most = each + (place < more)
+            if worker.most != most:
+                worker.most = most
+                worker.link.send("most", most)
 
     def _take_back(self, worker: Worker) -> None:
         """Let the questions wait again that a worker has not answered.
@@ -474,11 +489,17 @@ class Coordinator:
         """Give waiting questions to the workers that have room, the same share to each."""
         self._is_dealing = False
         self._drop()
+        if not (self._queue or any(self._of_parts.values())):
+            return
         rooms = [(worker, worker.room(self._hold)) for worker in self._workers]
         able = [(worker, room) for worker, room in rooms if room > 0]
         for left, (worker, room) in zip(range(len(able), 0, -1), able, strict=True):
             share = -(-len(self._queue) // left)
             self._give(worker, min(share, room), room)
+        waits = any(not worker.most and worker.load for worker in self._workers)
+        if waits and any(worker.most and not worker.load for worker in self._workers):
+            self._spread()
+            self._deal_soon()
 
     def _give(self, worker: Worker, share: int, room: int) -> None:
         """Give a worker some of what all may ask, and what only it can ask."""
@@ -496,6 +517,8 @@ class Coordinator:
     def _drop(self) -> None:
         """Tell the workers which questions nobody waits for any more."""
         dropped, self._dropped = self._dropped, set()
+        if not dropped:
+            return
         for worker in self._workers:
             mine = [number for number in worker.held if number in dropped]
             if mine:

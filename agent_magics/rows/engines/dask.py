@@ -22,7 +22,7 @@ from agent_magics.rows.engines.worker import Invitation, sit
 LOOK = 1.0
 
 NO_SEAT = "The workers of the Dask cluster cannot ask: {error}."
-NO_CLIENT = "The client of the Dask cluster is closed."
+NO_CLIENT = "The client of the Dask cluster is closed, or has lost its scheduler."
 IS_OVER = "The work that the cluster was for has ended."
 
 
@@ -58,7 +58,10 @@ class DaskEngine:
 
     def workers(self) -> int:
         """See `Engine.workers`."""
-        return len(self.addresses())
+        try:
+            return len(self.addresses())
+        except Exception as error:
+            raise self._no_seat(error) from None
 
     async def listen(self, serve: Serve) -> tuple[asyncio.Server, str]:
         """See `Engine.listen`: where the scheduler reaches this machine, workers do too."""
@@ -81,8 +84,10 @@ class DaskEngine:
         while True:
             try:
                 await asyncio.to_thread(self._look, invite)
-            except (OSError, RuntimeError, ValueError) as error:  # the client's, when it is closed
-                raise FatalError(NO_SEAT.format(error=clause(typed_message(error)))) from None
+            except FatalError:
+                raise
+            except Exception as error:
+                raise self._no_seat(error) from None
             await asyncio.sleep(LOOK)
 
     def _look(self, invite: Callable[[], Invitation]) -> None:
@@ -162,10 +167,16 @@ class DaskEngine:
 
         try:
             seat = await asyncio.to_thread(self._submit, "", task, invitation, given)
-        except Exception as error:  # the client's, when it is closed, or of what is pickled
-            raise FatalError(NO_SEAT.format(error=clause(typed_message(error)))) from None
+        except Exception as error:  # also of what is pickled
+            raise self._no_seat(error) from None
         seat.add_done_callback(tell)
         return ended
+
+    def _no_seat(self, error: Exception) -> FatalError:
+        """Return what people are told of an error of the client's, which may have any class."""
+        if self.client.status != "running":
+            return FatalError(NO_CLIENT)
+        return FatalError(NO_SEAT.format(error=clause(typed_message(error))))
 
     async def close(self) -> None:
         """See `Engine.close`."""

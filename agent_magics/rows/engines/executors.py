@@ -5,6 +5,7 @@ never passes a network. One seat always waits: it begins when the executor has a
 """
 
 import asyncio
+import os
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
@@ -13,7 +14,7 @@ from typing import Any
 
 from agent_magics.listening import start_listening
 from agent_magics.protocol.errors import FatalError, clause, own_or_typed_message
-from agent_magics.rows.engines.coordinator import Joined, Serve
+from agent_magics.rows.engines.coordinator import IS_CANCELLED, Joined, Serve
 from agent_magics.rows.engines.worker import Invitation, sit
 
 FORKS = (
@@ -23,6 +24,8 @@ FORKS = (
 NO_SEAT = "The workers of engine={kind} cannot ask: {error}."
 # Workers that are reckoned with where an executor does not tell how many it has.
 SOME = 4
+# Bytes of the path of a folder for temporary files: that of a socket has 103 at most on macOS.
+LONGEST_FOLDER = 75
 
 
 class ExecutorEngine:
@@ -49,7 +52,9 @@ class ExecutorEngine:
 
     async def listen(self, serve: Serve) -> tuple[asyncio.Server, str]:
         """See `Engine.listen`."""
-        self._folder = tempfile.TemporaryDirectory(prefix="agent-map-")
+        is_long = len(os.fsencode(tempfile.gettempdir())) > LONGEST_FOLDER
+        parent = "/tmp" if is_long else None
+        self._folder = tempfile.TemporaryDirectory(prefix="agent-map-", dir=parent)
         place = str(Path(self._folder.name) / "rows")
         made = asyncio.start_unix_server(serve, place, start_serving=False)
         return await start_listening(made), place
@@ -71,6 +76,8 @@ class ExecutorEngine:
                 await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 came.cancel()
+            if ended.cancelled():
+                raise self._no_seat(FatalError(IS_CANCELLED))
             if ended.done() and (failure := ended.exception()):
                 raise self._no_seat(failure)
 

@@ -53,6 +53,10 @@ class Link:
         """Close the connection once all that was sent is delivered."""
         self._writer.close()
 
+    def abort(self) -> None:
+        """Close the connection at once, also where the other side reads no more."""
+        self._writer.transport.abort()
+
     async def end(self) -> None:
         """Close the connection, and wait until all is delivered or the other side is gone."""
         self.close()

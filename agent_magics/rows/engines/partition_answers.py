@@ -1,7 +1,7 @@
 """Collects the answers to rows of a Dask frame, by partition, and makes a Dask frame of them."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +115,7 @@ class PartitionFiles(Parts):
         return number * SPAN
 
     def frame(self, *_: object) -> Any:
-        """Return a Dask frame of the files, each a partition."""
+        """Return a Dask frame of the files, each a partition; of an earlier map's it has none."""
         import dask.dataframe as dd  # noqa: PLC0415 - heavy, and the caller has it
 
         columns = self._columns.columns

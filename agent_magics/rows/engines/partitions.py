@@ -126,9 +126,8 @@ class Partitions:
         try:
             while not (await asyncio.wait({getting}, timeout=LOOK))[0]:
                 if holder not in await self._asked(sentence, self._engine.addresses):
-                    await asyncio.to_thread(
-                        partial(self.client.cancel, [reading], asynchronous=False, force=True)
-                    )
+                    cancel = partial(self.client.cancel, asynchronous=False, force=True)
+                    await self._asked(sentence, cancel, [reading])
                     await asyncio.wait({getting})
             is_there = holder in await self._asked(sentence, self._engine.addresses)
             if not is_there and (getting.cancelled() or getting.exception() is not None):
@@ -159,7 +158,7 @@ class Partitions:
         if future.status not in ("finished", "error"):
             raise FatalError(sentence.format(error=f"the cluster says that it is {future.status}"))
         if future.status == "error" and holder:
-            error = await asyncio.to_thread(partial(future.exception, asynchronous=False))
+            error = await self._asked(sentence, partial(future.exception, asynchronous=False))
             return type(error).__name__ != "KilledWorker"
         if future.status == "error":
             await self._asked(sentence, self._result, future)

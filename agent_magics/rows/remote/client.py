@@ -39,6 +39,8 @@ AT_FIRST = frozenset(
     ("no connection", *(f"status {n}" for n in (301, 302, 303, 307, 308, 403, 404)))
 )
 BUSY = frozenset((503, 529))  # 529 is Anthropic's
+# Seconds after which a server that has not refused a request is answering it.
+TAKEN = 1.0
 # Seconds after which what a map has learned of a server is forgotten, and servers in all.
 KEPT, MOST_LEARNED = 600.0, 100
 
@@ -106,6 +108,7 @@ class RowClient:
         self._refuses_schema = False
         self._is_stopped = False
         self._unsent: set[asyncio.Task[Any]] = set()  # whose questions wait for their turn
+        self._sent: dict[asyncio.Task[Any], float] = {}  # since when each waits; oldest first
 
     async def ask(self, question: RowQuestion) -> RowAnswer:
         """Return the answer to a question; see `Asker.ask`.
@@ -242,8 +245,9 @@ class RowClient:
         Raises:
             FatalError: it does.
         """
-        longest = self._retries.longest_asked
-        refused = self._open.gate.refused_for()
+        longest, now = self._retries.longest_asked, time.monotonic()
+        is_at_work = now - next(iter(self._sent.values()), now) > TAKEN * self._minute / MINUTE
+        refused = 0.0 if is_at_work else self._open.gate.refused_for()
         if max(fault.retry_after or 0.0, refused) > longest:
             raise FatalError(str(too_long(fault, self._retries) or fault))
 
@@ -289,11 +293,14 @@ class RowClient:
         self._unsent.add(task := current_task())
         await server.gate.enter(again=again)
         self._unsent.discard(task)
+        self._sent[task] = time.monotonic()
         try:
             reply = await server.transport.post(server.url, body, again=True)
         except BaseException as error:
             server.gate.fail(is_busy=isinstance(error, Fault) and error.kind == "timed out")
             raise
+        finally:
+            del self._sent[task]
         server.report(reply)
         if not self._is_begun and self._has_better_wire(reply):
             raise UnsupportedWire(f"{server.address} is better asked on another wire.")

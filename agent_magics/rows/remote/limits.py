@@ -160,7 +160,7 @@ class Knowledge:
         elapsed, rate = now - self.at, self.rate(now, minute)
         self.at = now
         if rate < math.inf:
-            self.requests = min(self.requests + elapsed * rate, rate * minute)
+            self.requests = min(self.requests + elapsed * rate, max(rate * minute, 1))
         grown = self.tokens + elapsed * self.token_limit / minute
         self.tokens = min(grown, self.token_limit)
 
@@ -191,15 +191,16 @@ class Knowledge:
         if now < self.paused_until:
             return Allowance(0, self.paused_until - now)
         count: float = report.want
-        if self.token_limit and report.tokens_each:
-            count = min(count, self.tokens // report.tokens_each)
+        each = min(report.tokens_each, self.token_limit)  # one alone may take more than a minute's
+        if each:
+            count = min(count, self.tokens // each)
         if self.rate(now, minute) < math.inf:
             count = min(count, self.requests // 1)
         elif not self.token_limit:
             return Allowance(math.inf)
         count = max(count, 0)
         self.requests = max(self.requests - count, 0)
-        self.tokens = max(self.tokens - count * report.tokens_each, 0)
+        self.tokens = max(self.tokens - count * each, 0)
         return Allowance(count)
 
 

@@ -47,6 +47,8 @@ class Settings:
         refuses_schema: whether a request with a schema is refused.
         key: the only key that is accepted; "" is any.
         seed: of the choice of faults.
+        at_once: requests that it answers side by side, and others are refused at once (status
+            429); 0 is any number.
         holds: answers so many requests, and the others when `RowServer.answer_more` lets it; 0
             answers all.
         port: where it listens; 0 is any free port.
@@ -63,6 +65,7 @@ class Settings:
     refuses_schema: bool = False
     key: str = ""
     seed: int = 1
+    at_once: int = 0
     holds: int = 0
     port: int = 0
 
@@ -150,6 +153,9 @@ class Program:
         entry = {"now": self.under_way, "last": last_message(body), "tokens": 0, "body": body}
         self.entries.append(entry)
         entry["outcome"] = outcome = self.outcome(request, body)
+        if 0 < self.settings.at_once < self.under_way:
+            entry["outcome"] = "429"
+            return self.refusal(429)
         while self.left < 1:
             await self.has_more.wait()
         self.left -= 1

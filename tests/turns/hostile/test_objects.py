@@ -108,6 +108,19 @@ def test_no_object_that_a_tool_returns_or_reports_ends_the_turn(error):
         assert [type(call.output) for call in result.calls] == [str] * len(calls)
 
 
+@pytest.mark.parametrize("error", [ValueError, RespondToModel])
+def test_an_error_that_no_message_carries_is_told_with_its_odd_letters_written_out(error):
+    @tool
+    def reads() -> str:
+        """Fail."""
+        raise error("bad \udcff byte")
+
+    agent = scripted(Call("reads"), "Done.", tools=[reads])
+    assert agent.run_sync("Go.").status == "completed"
+    ((_, told),) = outputs(agent)
+    assert "bad \\udcff byte" in told and told.isascii()
+
+
 @pytest.mark.parametrize("error", ERRORS)
 def test_a_failing_assessment_refuses_its_own_call_alone(error):
     @tool(assess=raiser(error))

@@ -125,6 +125,19 @@ def test_one_that_waits_for_a_worker_can_be_stopped(threads):
         assert not server.requests
 
 
+def test_a_pool_that_is_shut_down_while_one_waits_is_its_failure():
+    threads, free = ThreadPoolExecutor(1), threading.Event()
+    threads.submit(free.wait, PATIENCE)
+    with ResponsesServer(["Never."]) as server, agent_for(server) as agent:
+        child = agent.spawn("Work.", engine=threads)
+        wait_until(lambda: threads._work_queue.qsize())
+        threads.shutdown(wait=False, cancel_futures=True)
+        result = child.result(PATIENCE)
+    free.set()
+    threads.shutdown()
+    assert result.status == "failed" and "its tasks were cancelled" in result.error
+
+
 def test_one_that_waits_for_a_worker_gets_what_it_was_told_meanwhile(threads):
     free = threading.Event()
     threads.submit(free.wait, PATIENCE)

@@ -18,6 +18,7 @@ from agent_magics.serve.protocol import failure, result_of
         ("12", None),
         ("plain", None),
         ("[" * 100_000, None),
+        ("[" * 300 + "]" * 300, None),
     ],
 )
 def test_text_that_is_json_is_data_too(text, expected):
@@ -32,6 +33,17 @@ def test_failures_are_told_in_the_result():
     assert result_of(ToolOutput("no", success=False), data=True).is_error
     assert not result_of(ToolOutput("yes"), data=True).is_error
     assert failure("gone").is_error
+
+
+def test_no_text_of_a_tool_is_one_that_no_message_carries():
+    results = [
+        result_of(ToolOutput('{"a": "\\udcff"}'), data=True),
+        result_of(ToolOutput("a\udcff"), data=True),
+        failure("a\udcff"),
+    ]
+    assert results[0].structured_content == {"a": "\\udcff"}
+    for result in results:
+        assert '\\\\udcff"' in result.model_dump_json()
 
 
 def test_pictures():

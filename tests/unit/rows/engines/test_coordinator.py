@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import os
 import socket
 from contextlib import suppress
@@ -16,7 +17,8 @@ from agent_magics._version import __version__
 from agent_magics.protocol.codec import is_typed
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import Usage, UserMessage
-from agent_magics.rows.asking import RowAnswer, RowQuestion, Terms
+from agent_magics.rows.asking import RowAnswer, RowPlace, RowQuestion, Terms
+from agent_magics.rows.engines import coordinator as coordinators
 from agent_magics.rows.engines.coordinator import MOST_LOST, Coordinator, Worker
 from agent_magics.rows.engines.link import Link
 from agent_magics.rows.engines.messages import decoded, encoded
@@ -65,6 +67,10 @@ def question(number):
     return RowQuestion("", (UserMessage(f"row {number}"),), TERMS)
 
 
+def row_of(part, row):
+    return RowQuestion("", (), TERMS, RowPlace(part, row))
+
+
 def run(play, concurrency=None):
     """Open a coordinator, and let `play` speak to it."""
 
@@ -83,9 +89,9 @@ def run(play, concurrency=None):
     asyncio.run(whole())
 
 
-async def join(engine):
+async def join(engine, seat=1):
     link = Link(*await asyncio.open_connection("127.0.0.1", engine.port))
-    link.send("hello", engine.invitation.token, 1, __version__)
+    link.send("hello", engine.invitation.token, seat, __version__)
     begin = await link.read()
     assert begin[0] == "begin" and Assignment.read(begin[1]).terms == TERMS
     assert await link.read() == ["hold", GROUP]
@@ -143,6 +149,7 @@ def test_a_row_that_no_worker_had_begun_is_not_given_up():
         asks = [asyncio.create_task(coordinator.ask(question(n))) for n in range(2)]
         for _ in range(MOST_LOST):
             link = await join(engine)
+            coordinator._workers[0].rate = 1.0  # so it is given a second one ahead
             assert await link.read() == ["most", 1]
             assert len((await link.read())[1]) == 2
             await link.end()
@@ -170,6 +177,72 @@ def test_a_limit_of_requests_is_shared_out():
     run(play, concurrency=5)
 
 
+async def answer(link):
+    """Answer what a worker is asked; return how many that were."""
+    word, questions = await link.read()
+    assert word == "ask"
+    link.send("answers", [(number, *ANSWER) for number, _ in questions], PACE)
+    return len(questions)
+
+
+def test_a_worker_without_a_place_is_given_nothing():
+    async def play(coordinator, engine):
+        first, second = await join(engine), await join(engine)
+        assert [await first.read(), await second.read()] == [["most", 1], ["most", 0]]
+        asks = [asyncio.create_task(coordinator.ask(question(n))) for n in range(3)]
+        assert await answer(first) == 1
+        await asks[0]
+        await first.end()
+        assert await second.read() == ["most", 1]
+        for ask in asks[1:]:
+            assert await answer(second) == 1
+            assert (await ask).text == "said"
+        await second.end()
+
+    run(play, concurrency=1)
+
+
+def test_a_place_goes_to_the_worker_that_alone_can_ask():
+    async def play(coordinator, engine):
+        first, second = await join(engine, 1), await join(engine, 2)
+        assert [await first.read(), await second.read()] == [["most", 1], ["most", 0]]
+        coordinator.settle(1, 1)
+        coordinator.settle(2, 2)
+        second.send("answers", [], (0, 0, ""))  # it may begin none, and says so
+        for part, (there, other) in {2: (second, first), 1: (first, second)}.items():
+            ask = asyncio.create_task(coordinator.ask(row_of(part, 0)))
+            assert [await there.read(), await other.read()] == [["most", 1], ["most", 0]]
+            assert await answer(there) == 1
+            assert (await ask).text == "said"
+        for link in (first, second):
+            await link.end()
+
+    run(play, concurrency=1)
+
+
+def test_a_worker_that_stays_busy_keeps_its_place_and_gives_it_on_at_the_end():
+    async def play(coordinator, engine):
+        first, second = await join(engine, 1), await join(engine, 2)
+        assert [await first.read(), await second.read()] == [["most", 1], ["most", 0]]
+        coordinator.settle(1, 1)
+        coordinator.settle(2, 2)
+        rows = row_of(1, 0), row_of(2, 0), row_of(1, 1)
+        asks = [asyncio.create_task(coordinator.ask(row)) for row in rows]
+        assert await answer(first) == 1
+        word, questions = await first.read()
+        assert (word, len(questions)) == ("ask", 1) and not coordinator._workers[1].held
+        asks[2].cancel()  # its last one
+        assert (await first.read())[0] == "drop"
+        assert await first.read() == ["most", 0]
+        assert await second.read() == ["most", 1]
+        assert await answer(second) == 1
+        assert [(await ask).text for ask in asks[:2]] == ["said", "said"]
+        for link in (first, second):
+            await link.end()
+
+    run(play, concurrency=1)
+
+
 def test_many_workers_send_seldom():
     async def play(coordinator, engine):
         links = [await join(engine)]
@@ -195,6 +268,70 @@ def test_what_may_be_sent_is_asked_of_the_coordinator():
         await link.end()
 
     run(play)
+
+
+BIG = "x" * (16 << 20)  # more than a socket takes
+
+
+def fill(coordinator):
+    """Give the only worker, which does not read, a large question."""
+    coordinator._deal()
+    (worker,) = coordinator._workers
+    assert worker.held and worker.link._writer.transport.get_write_buffer_size()
+    return worker
+
+
+def test_a_frozen_worker_is_given_up_whatever_is_not_sent_yet(monkeypatch):
+    monkeypatch.setattr(coordinators, "SILENT", 1.0)
+
+    async def play(coordinator, engine):
+        ask = asyncio.create_task(coordinator.ask(RowQuestion("", (UserMessage(BIG),), TERMS)))
+        frozen = await join(engine)
+        worker = fill(coordinator)
+        worker.heard = -math.inf
+        await worker.gone.wait()
+        assert list(coordinator._queue) == [1]
+        ask.cancel()
+        await frozen.end()
+
+    run(play)
+
+
+def test_the_end_of_a_map_waits_for_no_frozen_worker():
+    async def play(coordinator, engine):
+        ask = asyncio.create_task(coordinator.ask(RowQuestion("", (UserMessage(BIG),), TERMS)))
+        frozen = await join(engine)
+        worker = fill(coordinator)
+        ask.cancel()
+        await coordinator.close()
+        await worker.link.end()
+        await frozen.end()
+
+    run(play)
+
+
+@pytest.mark.parametrize("what", ["seat", "listen"])
+def test_an_engine_that_fails_ends_the_map(what):
+    class Broken(Local):
+        async def listen(self, serve):
+            if what == "listen":
+                raise OSError(98, "Address already in use")
+            return await super().listen(serve)
+
+        async def seat(self, invite, joined):
+            raise AttributeError("no scheduler")
+
+    async def whole():
+        coordinator = Coordinator(Broken(), Assignment(TERMS), NoLimits(), None)
+        try:
+            await coordinator.open()
+            await coordinator.ask(question(1))
+        finally:
+            await coordinator.close()
+
+    words = {"seat": "AttributeError: no scheduler", "listen": "connect: Address already in use"}
+    with pytest.raises(FatalError, match=words[what]):
+        asyncio.run(whole())
 
 
 def test_another_version_is_named():
@@ -312,9 +449,16 @@ def test_a_worker_answers_only_what_it_was_given():
 
 
 @pytest.mark.parametrize(
-    "sent", [b"\xff\xff\xff\xff", b"\0\0\0\2{}", b"\0\0\0\1[", b"GET / HTTP/1.1\r\n\r\n"]
+    "sent",
+    [
+        b"\xff\xff\xff\xff",
+        b"\0\0\0\2{}",
+        b"\0\0\0\1[",
+        b'\0\0\0\x1d["hello", "\\ud800", 1, "1.0"]',
+        b"GET / HTTP/1.1\r\n\r\n",
+    ],
 )
-def test_strangers_get_nothing(sent):
+def test_strangers_get_nothing(sent, caplog):
     async def play(coordinator, engine):
         reader, writer = await asyncio.open_connection("127.0.0.1", engine.port)
         writer.write(sent)
@@ -322,6 +466,7 @@ def test_strangers_get_nothing(sent):
         writer.close()
 
     run(play)
+    assert not caplog.records
 
 
 def test_the_key_is_in_no_text_of_an_assignment_or_invitation():

@@ -293,6 +293,16 @@ def test_a_look_that_the_end_of_its_map_overtakes_starts_nothing(client):
     assert not [key for key in client.futures if "a late look" in str(key)]
 
 
+def test_a_client_that_is_closed_is_one_sentence(client):
+    own = distributed.Client(client.scheduler.address)
+    engine = DaskEngine(own, "a closed client")
+    own.close()
+    with pytest.raises(FatalError, match="closed, or has lost its scheduler"):
+        asyncio.run(engine.seat(None, None))
+    with pytest.raises(FatalError, match="closed, or has lost its scheduler"):
+        engine.workers()
+
+
 def test_an_asynchronous_client_is_an_engine_too(client):
     async def run(server):
         async with distributed.Client(client.scheduler.address, asynchronous=True) as own:

@@ -1,8 +1,10 @@
 """A map in the processes of an executor."""
 
+import asyncio
 import multiprocessing
 import os
 import signal
+import tempfile
 import threading
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
@@ -12,9 +14,12 @@ import pytest
 
 from agent_magics import Agent
 from agent_magics.protocol.errors import FatalError
+from agent_magics.rows.engines.executors import ExecutorEngine
+from agent_magics.rows.engines.worker import Invitation
 from tests.support.models.row_server import RowServer
 from tests.support.rows.echo import Echo
 from tests.support.rows.watchers import When
+from tests.support.turns import PATIENCE
 
 SPAWN = multiprocessing.get_context("spawn")
 pytestmark = pytest.mark.soak
@@ -64,6 +69,48 @@ def test_a_broken_pool_ends_it_with_what_there_is():
         asked = Counter(entry["last"] for entry in server.log())
     assert again.progress.kept == kept and not len(again.failed)
     assert sum(asked.values()) <= 500 + 10
+
+
+def waiting_pool():
+    """Return a pool whose only thread has something else to do, and what ends that."""
+    pool, free = ThreadPoolExecutor(1), threading.Event()
+    pool.submit(free.wait, PATIENCE)
+    return pool, free
+
+
+def test_a_pool_that_is_shut_down_while_a_seat_waits_ends_it():
+    pool, free = waiting_pool()
+
+    async def seat():
+        engine, is_invited = ExecutorEngine(pool), asyncio.Event()
+
+        def invite():
+            is_invited.set()
+            return Invitation("", 1, "token")
+
+        async def join(_):
+            await asyncio.Event().wait()
+
+        seating = asyncio.create_task(engine.seat(invite, join))
+        await is_invited.wait()
+        pool.shutdown(wait=False, cancel_futures=True)
+        with pytest.raises(FatalError, match="ThreadPoolExecutor cannot ask: its tasks were"):
+            await seating
+        await engine.close()
+
+    asyncio.run(seat())
+    free.set()
+    pool.shutdown()
+
+
+def test_a_folder_for_temporary_files_may_have_a_long_path(tmp_path, monkeypatch):
+    folder = tmp_path / ("x" * 100)
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    with RowServer() as server, ThreadPoolExecutor(1) as pool, agent_for(server) as agent:
+        done = agent.map_sync("{{text}}", rows(1), engine=pool)
+    assert list(done.frame["answer"]) == rows(1)
+    assert not list(folder.iterdir())
 
 
 @pytest.mark.parametrize("kind", ["fork", "none"])

@@ -1,6 +1,7 @@
 """A map over the partitions of a Dask frame, which stay with the workers that hold them."""
 
 import asyncio
+import json
 import os
 import threading
 from dataclasses import dataclass
@@ -12,8 +13,9 @@ import pytest
 
 from agent_magics import Agent
 from agent_magics.protocol.errors import FatalError
-from agent_magics.rows.engines.partition_answers import PartitionFiles
+from agent_magics.rows.engines.partition_answers import SPAN, PartitionFiles
 from agent_magics.rows.engines.partitions import Partitions
+from agent_magics.rows.outcomes import Outcome
 from agent_magics.rows.tables.columns import AnswerColumns
 from tests.support.models.row_server import RowServer
 from tests.support.rows.clusters import cluster, mortal_workers
@@ -146,6 +148,21 @@ def test_files_of_no_partition_are_a_frame_without_rows(tmp_path):
     frame = PartitionFiles(tmp_path, AnswerColumns(Said), b"a map").frame()
     assert list(frame.columns) == ["row", "text", "long", "error", "tokens", "cost"]
     assert not len(frame)
+
+
+def test_a_call_that_ends_early_has_no_answers_of_an_earlier_one(tmp_path):
+    async def call(word, numbers, stopped):
+        files = PartitionFiles(tmp_path, AnswerColumns(None), b"the same map")
+        for number in numbers:
+            files.expect(number, 1)
+            files.put(number * SPAN, Outcome(json.dumps(word).encode()))
+        await asyncio.sleep(0)  # they are written from now on
+        await files.close(stopped)
+        return list(files.frame().compute(scheduler="synchronous")["answer"])
+
+    assert asyncio.run(call("Monday", range(4), "")) == ["Monday"] * 4
+    # Partitions are not read in order.
+    assert asyncio.run(call("Tuesday", (0, 3), "you stopped it")) == ["Tuesday"] * 2
 
 
 def test_what_cannot_be_read_is_one_sentence(client):

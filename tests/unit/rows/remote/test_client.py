@@ -166,6 +166,23 @@ def test_every_row_is_answered_where_a_server_has_a_rate(states):
         assert outcomes(server)["answered"] == 120
 
 
+SHORT = {"minute": 0.6, "retries": RetryPolicy(longest_asked=0.06)}
+
+
+def test_a_server_that_answers_slowly_and_few_at_a_time_is_waited_for():
+    with RowServer(at_once=4, delay=0.3) as server:
+        answers = ask_all(server, 9, **SHORT)
+        counts = outcomes(server)
+    assert {answer.error for answer in answers} == {None} and counts["429"]
+
+
+def test_a_server_that_refuses_all_is_given_up():
+    with RowServer(rate=0.001, burst=1, asks=False) as server:
+        with pytest.raises(FatalError, match="fault 429"):
+            ask_all(server, 9, **SHORT)
+        assert outcomes(server)["answered"] == 1
+
+
 def test_a_wrong_key_ends_all_and_is_not_shown(caplog):
     with RowServer(key="another") as server:
         with pytest.raises(FatalError) as caught:

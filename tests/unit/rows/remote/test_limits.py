@@ -118,6 +118,19 @@ def test_no_more_is_granted_than_the_server_states(steps):
     assert granted <= 10 + (now - 1000.0) + 1e-6  # 60 a minute is one a second
 
 
+@pytest.mark.parametrize(
+    "stated",
+    [{"tokens": Stated(30_000, 2_000)}, {"requests": Stated(0.5, 0.5)}],
+    ids=["tokens", "requests"],
+)
+def test_a_row_that_takes_more_than_a_minute_has_is_sent_when_that_is_whole(stated):
+    known, each = Knowledge(), {"want": 9, "tokens_each": 33_000.0}
+    granted = [known.update(Report(**each, **stated), 1000.0).requests]
+    granted += [known.update(Report(**each), 1000.0 + second).requests for second in range(1, 301)]
+    assert granted[0] == 0
+    assert set(granted) == {0, 1} and 2 <= sum(granted) <= 6
+
+
 def test_kernels_together_are_granted_what_the_server_states(tmp_path):
     file, granted = tmp_path / "limits" / "x.json", []
     SharedLimits(file).exchange(Report(requests=Stated(1, 100)))
