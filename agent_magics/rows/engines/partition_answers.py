@@ -1,7 +1,7 @@
 """Collects the answers to rows of a Dask frame, by partition, and makes a Dask frame of them."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
