@@ -19,7 +19,7 @@ from agent_magics.exec.output import clean_output
 from agent_magics.kernel.live.displayed import KeptText, ends_quietly, in_brief, read_display
 from agent_magics.kernel.live.frames import with_tables
 from agent_magics.protocol.events import ExecCommandOutputDelta, LiveOutput
-from agent_magics.render.blocks.frames import TABLE, Table
+from agent_magics.render.blocks.frames import TABLE, DisplayedTable
 
 _INTERVAL = 0.05
 MOST_TABLES = 10  # of one run; the rest is text alone
@@ -91,7 +91,7 @@ class Capture:
         """Add a displayed value: text for the model, images for both, a table for the person."""
         plain, mime, image = read_display(data)
         table = data.get(TABLE)
-        if self._tables_left and isinstance(table, Table):
+        if self._tables_left and isinstance(table, DisplayedTable):
             self._tables_left -= 1
             self._context.emit(LiveOutput, data={TABLE: dict(table), "text/plain": plain})
         if not mime:

@@ -12,7 +12,7 @@ from typing import Any
 
 from agent_magics.dispatch.results.values import bases_of, made_by, safe_repr
 from agent_magics.protocol.items import Json
-from agent_magics.render.blocks.frames import TABLE, Table
+from agent_magics.render.blocks.frames import TABLE, DisplayedTable
 from agent_magics.text.brief import brief
 
 MOST_ROWS = 1_000
@@ -26,7 +26,7 @@ _MISSING = frozenset({"NAType", "NaTType"})
 _Column = tuple[str, str, Sequence[Any]]
 
 
-def table_of(value: object) -> Table | None:
+def table_of(value: object) -> DisplayedTable | None:
     """Return the first rows of a DataFrame, a Series or a table of pyarrow; None for others.
 
     Returns:
@@ -42,7 +42,7 @@ def table_of(value: object) -> Table | None:
         cells = [[_cell(each) for each in values] for _, _, values in columns]
     except Exception:  # the library's own failure, or a subclass that is no table
         return None
-    return Table(
+    return DisplayedTable(
         columns=[{"name": _short(name), "type": _short(kind)} for name, kind, _ in columns],
         rows=list(_within_bytes(zip(*cells, strict=True))),
         total=total,

@@ -11,7 +11,7 @@ from agent_magics.text.brief import number_of
 TABLE = "application/vnd.agent-magics.table+json"
 
 
-class Table(dict[str, Json]):
+class DisplayedTable(dict[str, Json]):
     """The first rows of a table, as `table_of` in ``kernel.live.frames`` has read them.
 
     Code may display anything as a table; only one of this class is within the limits.

@@ -1,18 +1,16 @@
 """Notes by topic: where they stand, what is read of hostile ones, and what a model is told."""
 
 import os
-import time
 from pathlib import Path
-from threading import Event, Thread
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magics.config_files.places import config_folder
+from agent_magics.config_files.places import config_folder, trust_folder
 from agent_magics.config_files.trust import SHOWN_DIGEST
-from agent_magics.files import locks
+from agent_magics.files.locks import is_held
 from agent_magics.files.plain_files import read_plain
 from agent_magics.project import memory
 from agent_magics.project.fingerprints import Anchor, Fingerprints
@@ -126,40 +124,23 @@ def test_notes_written_first_are_trusted_and_later_strangers_are_not(workspace: 
 # -- hostile folders and files ---------------------------------------------------------------------
 
 
-def test_agents_that_write_at_the_same_time_keep_the_trust(
+def test_no_other_kernel_writes_between_the_reading_of_notes_and_their_trust(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, other = project(workspace), project(workspace)
-    first.write("a", note_content("One."))
-    writing, waited, done = Event(), Event(), list[str]()
-    put, sleep = first._put, time.sleep
+    folder, held = project(workspace), list[bool | None]()
+    for part in ("_put", "read"):
+        step = getattr(folder, part)
 
-    def put_after(name: str, content: str | None) -> None:
-        writing.set()
-        assert waited.wait(30)
-        put(name, content)
+        def note(*args: Any, step: Any = step) -> Any:
+            held.append(is_held(trust_folder("memory")))
+            return step(*args)
 
-    def wait(seconds: float) -> None:
-        waited.set()
-        sleep(seconds)
-
-    def write_another() -> None:
-        done.append(other.write("c", note_content("Three.")))
-        waited.set()
-
-    monkeypatch.setattr(first, "_put", put_after)
-    monkeypatch.setattr(locks.time, "sleep", wait)
-    threads = [
-        Thread(target=lambda: done.append(first.write("b", note_content("Two.")))),
-        Thread(target=write_another),
-    ]
-    threads[0].start()
-    assert writing.wait(30)
-    threads[1].start()
-    for thread in threads:
-        thread.join(30)
-    assert len(done) == 2
-    assert [note.topic for note in project(workspace).notes()] == ["a", "b", "c"]
+        monkeypatch.setattr(folder, part, note)
+    folder.write("a", note_content("One."))
+    assert held == [True, True] and is_held(trust_folder("memory")) is False
+    folder.trust(folder.digest(folder.read()))
+    assert held[-1] is True
+    assert [note.topic for note in project(workspace).notes()] == ["a"]
 
 
 @pytest.mark.parametrize("link", [".agent_magics", ".agent_magics/memory"])
