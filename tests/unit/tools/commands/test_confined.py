@@ -92,7 +92,8 @@ def test_network_comes_by_setting_or_by_approval(ctx):
 
 @needs_tier
 def test_more_to_write_comes_by_approval(ctx, tmp_path):
-    confinement = confinement_for(ctx, {"write": ["../out", "/srv/x"]})
+    status_of(ctx).writes = (f"{tmp_path}/out", "/srv/x")
+    confinement = confinement_for(ctx)
     assert confinement.writable[1:3] == (f"{tmp_path}/out", "/srv/x")
 
 
