@@ -64,8 +64,9 @@ class _ProtectedPath:
         root: the writable folder that contains it.
         parent: identity and rights of its parent folder, None where that does not exist.
         above: modes of the folders that contain it, up to `root`.
-        enforced: whether all running commands have it mounted read-only, so that only the person
-            can change it.
+        enforced: identity of the file or folder that all running commands have mounted read-only,
+            so that only the person can change it; None where one has not. A mount ends in silence
+            once the person replaces the file: then another stands there.
         holders: number of running commands.
         pending: paths in `before` that could not be restored yet.
     """
@@ -75,7 +76,7 @@ class _ProtectedPath:
     before: Snapshot = field(default_factory=dict)
     parent: tuple[int, ...] | None = None
     above: dict[str, int] = field(default_factory=dict)
-    enforced: bool = True
+    enforced: tuple[int, ...] | None = None
     holders: int = 0
     pending: frozenset[str] = frozenset()
 
@@ -142,7 +143,8 @@ class Tripwire:
             self._calls += 1
             if confinement is None:
                 return FileWatch(self, None, None, found, tell)
-            places = [self._hold(path, confinement) for path in confinement.protected]
+            alone = not held  # else there may be one that began before a place was there
+            places = [self._hold(path, confinement, alone) for path in confinement.protected]
             watch = FileWatch(self, places, NewRepositories(confinement), found, tell)
             self._tell = tell or self._tell
         if confinement.tier < 2:  # in tier 2 the environment is mounted read-only
@@ -199,15 +201,16 @@ class Tripwire:
                 if place.holders and touched:
                     place.remember()
 
-    def _hold(self, path: str, confinement: Confinement) -> _ProtectedPath:
+    def _hold(self, path: str, confinement: Confinement, alone: bool) -> _ProtectedPath:
         root = max((r for r in confinement.writable if is_below(path, (r,))), key=len, default=path)
         place = self._places.setdefault(path, _ProtectedPath(path, root))
         if not place.holders:
             place.remember()
-            place.enforced = True
+            place.enforced = _identity(path) if alone else None
         # Neither a missing path nor a link can be mounted over.
         mounted = bool(place.before) and not os.path.islink(path)
-        place.enforced &= confinement.tier >= 2 and mounted
+        if confinement.tier < 2 or not mounted or place.enforced != _identity(path):
+            place.enforced = None
         place.holders += 1
         return place
 
@@ -242,7 +245,7 @@ class Tripwire:
         if now == before and not moved:
             place.pending = frozenset()
             return []
-        if place.enforced and not moved:
+        if place.enforced and place.enforced == _identity(place.path) and not moved:
             place.remember()
             return []
         if opened := open_closed(place.modes, self._quarantine):
@@ -252,7 +255,9 @@ class Tripwire:
             cleared = clear_of_new(place.path, before, self._quarantine)
             most = len(before) + MOST_ENTRIES if cleared else place.most
             now = take(place.path, before, most)
-        may = _why_a_person_may if self._calls else _why_a_person_may_between_calls
+        # What was enforced the person has replaced, also while calls run.
+        is_commands = self._calls and (moved or not place.enforced)
+        may = _why_a_person_may if is_commands else _why_a_person_may_between_calls
         found = opened + put_back(
             *(place.path, place.root, *up_to_a_common_end(before, now, most), self._quarantine),
             only_told=lambda path, was, is_now: (
