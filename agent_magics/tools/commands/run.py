@@ -18,6 +18,7 @@ from agent_magics.exec.launcher.wire import Confinement
 from agent_magics.exec.output import clean_output, colour_output, cut_middle
 from agent_magics.exec.process import Process
 from agent_magics.exec.processes import CommandSession, ProcessManager
+from agent_magics.exec.spawn import PlacesMoved
 from agent_magics.exec.spool import END_LIMIT, Spool
 from agent_magics.protocol.config import ApprovalPolicy
 from agent_magics.protocol.errors import RespondToModel, SandboxDenied
@@ -45,6 +46,7 @@ LIVE_BURST = 256 * 1024
 LIVE_RATE = 4 * 1024
 LIVE_MESSAGE = 64 * 1024
 _READ_SIZE = 1 << 20
+_MOST_STARTS = 10  # while other commands move what must be hidden
 
 
 @cache
@@ -174,6 +176,28 @@ def start_confined(
     Raises:
         RespondToModel: it cannot be started, or there is no room for another session.
     """
+    ctx.emit(ExecCommandBegin, command=tuple(argv), cwd=str(cwd))
+    try:
+        for left in reversed(range(_MOST_STARTS)):
+            try:
+                return _start(ctx, argv, cwd, permissions, tty, session)
+            except PlacesMoved:
+                if not left:
+                    raise
+        raise AssertionError("unreachable")
+    except BaseException:
+        ctx.emit(ExecCommandEnd, exit_code=None, duration=0.0)
+        raise
+
+
+def _start(
+    ctx: ToolContext,
+    argv: Sequence[str],
+    cwd: Path,
+    permissions: Permissions,
+    tty: bool,
+    session: str,
+) -> RunningCommand:
     confinement = confinement_for(ctx, permissions)
     protected = ProtectedFiles(ctx, confinement)
     options: dict[str, Any] = {
@@ -182,7 +206,6 @@ def start_confined(
         "tty": tty,
         "confinement": confinement,
     }
-    ctx.emit(ExecCommandBegin, command=tuple(argv), cwd=str(cwd))
     try:
         if session:
             kept = ctx.processes.start_session(argv, command=session, **options)
@@ -190,8 +213,8 @@ def start_confined(
         else:
             kept, process = None, ctx.processes.start(argv, **options)
     except BaseException:
-        ctx.emit(ExecCommandEnd, exit_code=None, duration=0.0)
-        protected.finish()
+        if report := protected.finish():
+            ctx.turn.tell_later(report)
         raise
     rights = requested_rights(permissions)
     return RunningCommand(ctx, process, kept, confinement, protected, cwd, rights)

@@ -296,6 +296,20 @@ def test_an_approved_path_is_not_resolved_again(workspace, tmp_path):
 # -- hidden ----------------------------------------------------------------------------------------
 
 
+def test_a_folder_that_is_moved_between_two_looks_is_found_again(workspace):
+    put(workspace / "sub/.env")
+    survey((str(workspace),), read_judge())  # else the first one looks twice
+    put(workspace / ".env")
+
+    def judge(path):
+        if os.path.exists(workspace / "sub"):
+            (workspace / "sub").rename(workspace / "moved")  # after the workspace was listed
+        return "a secret"
+
+    found = survey((str(workspace),), judge).secrets
+    assert sorted(found) == [f"{workspace}/.env", f"{workspace}/moved/.env"]
+
+
 def test_to_approve_one_file_of_a_hidden_folder_shows_nothing_beside_it(
     workspace, a_home_of_its_own, tmp_path
 ):
