@@ -61,12 +61,12 @@ def folders_of_links(path: str) -> Iterator[str]:
             return
         name = waiting.pop()
         found = os.path.normpath(f"{place}/{name}").replace("//", "/")
-        if not os.path.islink(found):  # noqa: PTH114 - text, not a path
+        if not os.path.islink(found):
             place = found
             continue
         yield place
         with suppress(OSError):  # gone meanwhile
-            target = os.readlink(found)  # noqa: PTH115 - as above
+            target = os.readlink(found)
             place = "/" if target.startswith("/") else place
             waiting += target.split("/")[::-1]
     raise PathChanged(errno.ELOOP, "has too many names and links", path)

@@ -189,8 +189,8 @@ def _check_writes(ctx: ToolContext) -> None:
         if not os.path.exists(path):
             above = shown_path(os.path.dirname(path), ctx.cwd)
             raise RespondToModel(
-                f"{shown} is not there, so the sandbox cannot open it for writing: ask to write the "
-                f"folder {above}, or make it first."
+                f"{shown} is not there, so the sandbox cannot open it for writing: ask to write "
+                f"the folder {above}, or make it first."
             )
         around = [place for place in confinement.protected if is_below(path, (place,))]
         if around and path not in around:

@@ -87,9 +87,11 @@ def test_no_root_is_named_through_a_link_that_commands_may_turn(tmp_path):
     for root in (work / "data", work / "up/data"):
         with pytest.raises(FatalError, match=re.escape(sentence)):
             Agent(cwd=work, writable_roots=[root])
-        with Agent(cwd=work, writable_roots=[root], sandbox="read-only") as agent:
-            with pytest.raises(FatalError, match=re.escape(sentence)):
-                agent.turn_config(sandbox="workspace-write")
+        with (
+            Agent(cwd=work, writable_roots=[root], sandbox="read-only") as agent,
+            pytest.raises(FatalError, match=re.escape(sentence)),
+        ):
+            agent.turn_config(sandbox="workspace-write")
     user_config_file().parent.mkdir(parents=True, exist_ok=True)
     user_config_file().write_text(f'writable_roots = ["{work}/data"]\n', encoding="utf-8")
     with pytest.raises(FatalError, match=re.escape(sentence)):

@@ -132,9 +132,7 @@ def test_what_is_hidden_is_shut_also_below_the_workspace(uid: int, place: str) -
     assert free["write"] == free["add"] == free["delete"] == "done"
 
 
-def test_nothing_runs_where_what_is_hidden_in_the_workspace_was_moved(
-    uid: int, place: str
-) -> None:
+def test_nothing_runs_where_what_is_hidden_in_the_workspace_was_moved(uid: int, place: str) -> None:
     make(f"{place}/project/keys/deep/key", uid)
     hidden = (f"{place}/project/keys", f"{place}/project/keys/deep")
     assert result_of(run_in(place, uid, lambda: 1, hidden=hidden)) == 1
