@@ -192,7 +192,7 @@ def _behind_fixed(path: str, movable: Sequence[str]) -> str:
     try:
         is_fixed = not any(is_below(folder, movable) for folder in folders_of_links(path))
         return real_path(path) if is_fixed else path
-    except OSError:
+    except (OSError, ValueError):
         return path
 
 

@@ -143,8 +143,9 @@ class Tripwire:
             self._calls += 1
             if confinement is None:
                 return FileWatch(self, None, None, found, tell)
-            alone = not held  # else there may be one that began before a place was there
-            places = [self._hold(path, confinement, alone) for path in confinement.protected]
+            # Where other commands write that may have begun before a place was there.
+            others = tuple({place.root for place in held})
+            places = [self._hold(path, confinement, others) for path in confinement.protected]
             watch = FileWatch(self, places, NewRepositories(confinement), found, tell)
             self._tell = tell or self._tell
         if confinement.tier < 2:  # in tier 2 the environment is mounted read-only
@@ -201,12 +202,12 @@ class Tripwire:
                 if place.holders and touched:
                     place.remember()
 
-    def _hold(self, path: str, confinement: Confinement, alone: bool) -> _ProtectedPath:
+    def _hold(self, path: str, confinement: Confinement, others: tuple[str, ...]) -> _ProtectedPath:
         root = max((r for r in confinement.writable if is_below(path, (r,))), key=len, default=path)
         place = self._places.setdefault(path, _ProtectedPath(path, root))
         if not place.holders:
             place.remember()
-            place.enforced = _identity(path) if alone else None
+            place.enforced = None if is_below(path, others) else _identity(path)
         # Neither a missing path nor a link can be mounted over.
         mounted = bool(place.before) and not os.path.islink(path)
         if confinement.tier < 2 or not mounted or place.enforced != _identity(path):

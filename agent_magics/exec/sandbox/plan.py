@@ -53,7 +53,7 @@ def build_confinement(
         unreadable: further files and folders that it may not read, without symlinks.
     """
     workspace, private = _real(roots), real_path(tmp)
-    approved = tuple(dict.fromkeys(map(os.fspath, extra_writable)))
+    approved = tuple(dict.fromkeys(os.fspath(path) for path in extra_writable))
     writable = (*(workspace if policy == "workspace-write" else ()), *approved)
     found = survey(tuple(dict.fromkeys((*workspace, *approved))), read_judge())
     if notebook:

@@ -183,8 +183,9 @@ def _forbidden_reads(command: Sequence[str], cwd: Path, ctx: ToolContext) -> Ite
 
 def _check_writes(ctx: ToolContext) -> None:
     """Check that the sandbox can open each path that a call asks to write, and no more than it."""
-    confinement = confinement_for(ctx)
-    for path in ctx.writes if confinement is not None else ():
+    if (confinement := confinement_for(ctx)) is None:
+        return
+    for path in ctx.writes:
         shown = shown_path(path, ctx.cwd)
         if not os.path.exists(path):
             above = shown_path(os.path.dirname(path), ctx.cwd)
@@ -193,7 +194,7 @@ def _check_writes(ctx: ToolContext) -> None:
                 f"the folder {above}, or make it first."
             )
         around = [place for place in confinement.protected if is_below(path, (place,))]
-        if around and path not in around:
+        if around:
             raise RespondToModel(
                 f"{shown} is protected together with all of {shown_path(around[0], ctx.cwd)}: ask "
                 "to write that folder."

@@ -873,14 +873,17 @@ def test_what_the_person_replaces_is_held_no_more_and_compared(workspace, tripwi
 
 
 def test_what_came_after_a_command_began_is_not_held_for_it(workspace, tripwire):
+    elsewhere = workspace.parent / "elsewhere"
+    tripwire.arm(confined(elsewhere, tier=2))
     earlier = tripwire.arm(confined(workspace, tier=2))
+    append(workspace / ".git/config")  # the person; who runs elsewhere cannot
     subprocess.run(["git", "init", "-q", workspace / "later"], check=True)  # the person
     later = tripwire.arm(confined(workspace, tier=2))
     planted = workspace / "later/.git/hooks/post-commit"
     planted.write_text("evil", encoding="utf-8")  # the earlier command
     assert [finding.path for finding in later.finish()] == [str(planted)]
     assert not planted.exists()
-    earlier.finish()
+    assert earlier.finish() == []
 
 
 def test_one_command_of_tier_1_among_others_is_enough_to_look(workspace, tripwire):
