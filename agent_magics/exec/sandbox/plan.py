@@ -65,6 +65,7 @@ def build_confinement(
         protected=_protected(writable, approved, found),
         hidden=_hidden((*secret_places(), *found.secrets, *unreadable), approved, needed),
         network=network,
+        workspace=workspace,
     )
 
 
