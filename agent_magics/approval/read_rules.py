@@ -12,10 +12,9 @@ from pathlib import Path
 
 from agent_magics.approval.glob import matches_glob
 from agent_magics.approval.rules_file import DECISIONS, Rule
-from agent_magics.files.beneath import is_below, real_path
+from agent_magics.files.beneath import folders_of_links, is_below, real_path
 
 MOST_ENTRIES = 50_000  # looked at for one rule
-_MOST_NAMES = 400  # of a path and the links in it
 _STRICT = ("prompt", "forbid")
 _ORDER = ("", *DECISIONS)
 _SIGN = re.compile(r"[*?\[]")  # of a glob
@@ -190,22 +189,11 @@ def _globs_of(rule: Rule, folder: Path, movable: Sequence[str] = ("/",)) -> tupl
 
 def _behind_fixed(path: str, movable: Sequence[str]) -> str:
     """Return where a path leads by links that stand in no folder of `movable`; else the path."""
-    place, waiting = "/", path.split("/")[::-1]
-    for _ in range(_MOST_NAMES):
-        if not waiting:
-            return place
-        name = waiting.pop()
-        found = os.path.normpath(f"{place}/{name}").replace("//", "/")
-        if not os.path.islink(found):  # noqa: PTH114 - text, not a path
-            place = found
-            continue
-        if is_below(place, movable):
-            return path
-        with suppress(OSError):  # gone meanwhile
-            target = os.readlink(found)  # noqa: PTH115 - as above
-            place = "/" if target.startswith("/") else place
-            waiting += target.split("/")[::-1]
-    return path
+    try:
+        is_fixed = not any(is_below(folder, movable) for folder in folders_of_links(path))
+        return real_path(path) if is_fixed else path
+    except (OSError, ValueError):
+        return path
 
 
 def target_of(pattern: str, folder: Path) -> str:

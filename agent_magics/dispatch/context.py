@@ -230,6 +230,11 @@ class ToolContext:
         return self._status.reads
 
     @property
+    def writes(self) -> tuple[str, ...]:
+        """The further paths that the call asks to write, as they were judged."""
+        return self._status.writes
+
+    @property
     def cancelled(self) -> threading.Event:
         """An event that is set when the turn is interrupted; long work should check or await it."""
         status = self._status

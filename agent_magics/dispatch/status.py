@@ -26,6 +26,8 @@ class CallStatus:
         is_cancelled: whether the turn was interrupted.
         cancelled: the same as an event; created when a tool first reads it, since most never do.
         reads: the files that the call names to read them, as absolute paths without symlinks.
+        writes: the further paths that the call asks to write, as they were judged: absolute,
+            without symlinks, never resolved again.
         updates: how many updates of its progress were sent, the last one at `updated`.
     """
 
@@ -39,6 +41,7 @@ class CallStatus:
     is_cancelled = False
     cancelled: threading.Event | None = None
     reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
     updates = 0
     updated = 0.0
 

@@ -126,6 +126,10 @@ def _make_pipes(channels: Channels, stdin: bool, sent_ends: contextlib.ExitStack
     return streams
 
 
+class PlacesMoved(RespondToModel):
+    """What a confinement names stands elsewhere now: a new one may fit."""
+
+
 def wait_for_start(request: SpawnRequest, channels: Channels) -> int:
     """Return the process id of the program, once it runs.
 
@@ -152,6 +156,11 @@ def wait_for_start(request: SpawnRequest, channels: Channels) -> int:
         channels.control.settimeout(_WORD_LIMIT)
         return reply.pid
     assert isinstance(reply, Failed)  # Ended follows only Started
+    if (reply.stage, reply.errno) == ("confine", errno.ESTALE):
+        raise PlacesMoved(
+            "Files or folders were moved while the sandbox was set up, so nothing was run: call "
+            "again when they are at rest."
+        )
     raise RespondToModel(_why_not_started(request, reply))
 
 

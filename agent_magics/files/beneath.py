@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 # With O_PATH (Linux) a folder can be opened without the right to list it.
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_TRIES = 100
+_MOST_NAMES = 400  # of a path and the links in it
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
@@ -46,6 +47,29 @@ def real_path(path: str | os.PathLike[str]) -> str:
         except OSError:
             continue
     raise PathChanged(errno.ELOOP, "changes while it is looked at", os.fspath(path))
+
+
+def folders_of_links(path: str) -> Iterator[str]:
+    """Yield the folder, without links, of each symbolic link that leads on from an absolute path.
+
+    Raises:
+        PathChanged: it has too many names, or links in a circle.
+    """
+    place, waiting = "/", path.split("/")[::-1]
+    for _ in range(_MOST_NAMES):
+        if not waiting:
+            return
+        name = waiting.pop()
+        found = os.path.normpath(f"{place}/{name}").replace("//", "/")
+        if not os.path.islink(found):
+            place = found
+            continue
+        yield place
+        with suppress(OSError):  # gone meanwhile
+            target = os.readlink(found)
+            place = "/" if target.startswith("/") else place
+            waiting += target.split("/")[::-1]
+    raise PathChanged(errno.ELOOP, "has too many names and links", path)
 
 
 def _opened_place(path: str | os.PathLike[str]) -> str:

@@ -19,6 +19,7 @@ from agent_magics.protocol.errors import clause
 
 _LONGEST = 3.0  # seconds of one survey; folders read by then are cached for the next
 _MOST_TREES = 8  # cached trees
+_MOST_WALKS = 4  # through one tree, while folders in it are moved
 # A change within the same tick of the kernel's clock as the listing may not alter the time stamp.
 _TICK = 0.05  # seconds
 _SECRET_STARTS = (".", "_netrc", "id_", "kernel-", "jpserver-", "nbserver-")
@@ -53,6 +54,7 @@ class Survey:
         secrets: files and folders that only the person may read.
         missed: folders that could not be read -> the reason.
         kept: other files that must not change; filled in by the caller.
+        moved: whether a folder was gone once it was to be looked at.
     """
 
     repositories: list[str] = field(default_factory=list)
@@ -60,6 +62,14 @@ class Survey:
     secrets: list[str] = field(default_factory=list)
     missed: dict[str, str] = field(default_factory=dict)
     kept: list[str] = field(default_factory=list)
+    moved: bool = False
+
+    def add(self, other: "Survey") -> None:
+        """Add the findings of another survey to these."""
+        self.repositories += other.repositories
+        self.bare += other.bare
+        self.secrets += other.secrets
+        self.missed |= other.missed
 
 
 _known: OrderedDict[str, dict[str, _Surveyed]] = OrderedDict()  # root -> path -> folder
@@ -95,8 +105,12 @@ def survey(roots: tuple[str, ...], judge: Judge, age: float = 0.0) -> Survey:
 def _look_through(roots: tuple[str, ...], judge: Judge, sought: Inodes, deadline: float) -> Survey:
     found = Survey()
     for root in roots:
-        known = _known.pop(root, {})
-        _known[root] = _walk(root, known, found, judge, sought, deadline)
+        for _ in range(_MOST_WALKS):
+            part, known = Survey(), _known.pop(root, {})
+            _known[root] = _walk(root, known, part, judge, sought, deadline)
+            if not part.moved:
+                break
+        found.add(part)
     while len(_known) > _MOST_TREES:
         _known.popitem(last=False)
     return found
@@ -124,6 +138,8 @@ def _walk(
         except OSError as error:
             if error.errno not in _GONE:
                 found.missed[path] = clause(error).lower()
+            # It was listed, and may stand now where was looked before.
+            found.moved |= error.errno in _GONE and path != root
             continue
         seen[path] = folder
         waiting += folder.subfolders

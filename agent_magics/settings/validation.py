@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from enum import StrEnum
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PosixPath
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, get_args, get_origin
 
+from agent_magics.files.beneath import folders_of_links, is_below
 from agent_magics.files.paths import is_folder, typed_path
 from agent_magics.models.providers.catalog import DATE, find_model
 from agent_magics.models.providers.endpoints import check_address, endpoint_of
@@ -76,11 +77,22 @@ def _shown(name: str, value: object) -> str:
     return f"={_KEY_IN_ADDRESS.sub('…', brief(repr(value), _LONGEST_SHOWN))}"
 
 
+class _ExistingFolder(PosixPath):
+    """A folder without links in its path, and the folders of the links by which it was named."""
+
+    folders_of_links: frozenset[str] = frozenset()
+
+    def __repr__(self) -> str:
+        return repr(Path(self))
+
+
 def _existing_folder(path: object) -> Path:
     if not isinstance(path, (str, os.PathLike)):
         raise ValueError("is not a path.")
     try:
-        folder = typed_path(path).resolve()
+        given = _ExistingFolder(typed_path(path)).absolute()
+        links = {*folders_of_links(str(given)), *getattr(path, "folders_of_links", ())}
+        folder = given.resolve()
     except FileNotFoundError:
         raise ValueError(
             "cannot be found: the folder that this process works in was deleted. Change to one "
@@ -90,6 +102,7 @@ def _existing_folder(path: object) -> Path:
         raise ValueError(_NO_FOLDER) from None
     if not is_folder(folder):
         raise ValueError(_NO_FOLDER)
+    folder.folders_of_links = frozenset(links)
     return folder
 
 
@@ -209,7 +222,8 @@ def check_roots(config: RunConfig) -> None:
     then protected.
 
     Raises:
-        FatalError: a folder that may be written is the whole machine, or the system's own.
+        FatalError: a folder that may be written is the whole machine, or the system's own, or is
+            named through a link that commands may turn.
     """
     if config.sandbox is not SandboxPolicy.WORKSPACE_WRITE:
         return
@@ -220,6 +234,12 @@ def check_roots(config: RunConfig) -> None:
                 "in a folder of your own (cwd=...), or use sandbox='read-only' or "
                 "'danger-full-access'."
             )
+        for folder in getattr(root, "folders_of_links", ()):
+            if is_below(folder, [str(each) for each in config.roots]):
+                raise FatalError(
+                    f"{str(root)!r} is named through a link in {folder!r}, where a command could "
+                    "turn it to another folder: name the folder itself."
+                )
 
 
 def check_price(config: RunConfig, address: str) -> None:

@@ -37,6 +37,8 @@ class Confinement:
         hidden: files and folders it may not even read. In tier 1 those below `writable` stay
             readable (Landlock can grant, not deny).
         network: TCP to ports 80 and 443 and name look-ups, never to this machine; else no network.
+        workspace: folders in which it may read what comes later, also beside what is hidden; only
+            tier 2 can do that.
     """
 
     tier: int
@@ -44,6 +46,7 @@ class Confinement:
     protected: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
     network: bool = False
+    workspace: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

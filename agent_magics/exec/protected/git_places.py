@@ -1,7 +1,7 @@
 """Lists the parts of a repository that make git run programs: hooks, configuration, filters."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from agent_magics.files.beneath import is_below, real_path
 from agent_magics.files.git.repositories import git_folders, named_for_git
@@ -32,12 +32,9 @@ def git_parts(dot_git: str) -> list[str]:
     return list(dict.fromkeys(each for part in parts for each in _with_target(part)))
 
 
-def is_approved(path: str, approved: Iterable[str]) -> bool:
-    """Tell whether the person named `path`, something in it, or the .git that contains it."""
-    return any(
-        is_below(named, (path,)) or (named.endswith("/.git") and is_below(path, (named,)))
-        for named in approved
-    )
+def is_approved(path: str, approved: Collection[str]) -> bool:
+    """Tell whether the person named `path`, or the .git that contains it."""
+    return path in approved or is_below(path, [p for p in approved if p.endswith("/.git")])
 
 
 def _with_target(path: str) -> tuple[str, ...]:

@@ -68,8 +68,9 @@ class _ProtectedPath:
         root: the writable folder that contains it.
         parent: identity and rights of its parent folder, None where that does not exist.
         above: modes of the folders that contain it, up to `root`.
-        enforced: whether all running commands have it mounted read-only, so that only the person
-            can change it.
+        enforced: identity of the file or folder that all running commands have mounted read-only,
+            so that only the person can change it; None where one has not. A mount ends in silence
+            once the person replaces the file: then another stands there.
         holders: number of running commands.
         pending: paths in `before` that could not be restored yet.
         is_being_written: whether the kernel itself writes it just now.
@@ -80,7 +81,7 @@ class _ProtectedPath:
     before: Snapshot = field(default_factory=dict)
     parent: tuple[int, ...] | None = None
     above: dict[str, int] = field(default_factory=dict)
-    enforced: bool = True
+    enforced: tuple[int, ...] | None = None
     holders: int = 0
     pending: frozenset[str] = frozenset()
     is_being_written: bool = False
@@ -151,12 +152,11 @@ class Tripwire:
             # Changes by sessions so far are neither accepted nor attributed to this command.
             found = [finding for place in held for finding in self._restore(place)]
             tree = NewRepositories(confinement) if confinement else None
-            places = (
-                [self._place(path, confinement) for path in confinement.protected]
-                if confinement
-                else []
-            )
+            # Where other commands write that may have begun before a place was there.
+            others = tuple({place.root for place in held})
+            places = []
             if confinement and tree:
+                places = [self._place(path, confinement, others) for path in confinement.protected]
                 self._own.note(confinement.writable, tree.before)
             watch = FileWatch(self, confinement, places, tree, found, tell)
             for place in places:  # counted last: until here an error leaves nothing
@@ -239,15 +239,18 @@ class Tripwire:
                     place.remember()
                     place.is_being_written = False
 
-    def _place(self, path: str, confinement: Confinement) -> _ProtectedPath:
+    def _place(
+        self, path: str, confinement: Confinement, others: tuple[str, ...]
+    ) -> _ProtectedPath:
         root = max((r for r in confinement.writable if is_below(path, (r,))), key=len, default=path)
         place = self._places.setdefault(path, _ProtectedPath(path, root))
         if not place.holders:
             place.remember()
-            place.enforced = True
+            place.enforced = None if is_below(path, others) else _identity(path)
         # Neither a missing path nor a link can be mounted over.
         mounted = bool(place.before) and not os.path.islink(path)
-        place.enforced &= confinement.tier >= 2 and mounted
+        if confinement.tier < 2 or not mounted or place.enforced != _identity(path):
+            place.enforced = None
         return place
 
     def compare(
@@ -293,7 +296,7 @@ class Tripwire:
         if now == before and not moved:
             place.pending = frozenset()
             return []
-        if place.enforced and parent and not moved:
+        if place.enforced and place.enforced == _identity(place.path) and not moved:
             place.remember()
             return []
         if any(watch.may_write(place.path) for watch in self._calls):
@@ -305,7 +308,9 @@ class Tripwire:
             cleared = clear_of_new(place.path, before, self._quarantine)
             most = len(before) + MOST_ENTRIES if cleared else place.most
             now = take(place.path, before, most)
-        may = _why_a_person_may if self._calls else _why_a_person_may_between_calls
+        # What was enforced the person has replaced, also while calls run.
+        is_commands = self._calls and (moved or not place.enforced)
+        may = _why_a_person_may if is_commands else _why_a_person_may_between_calls
         awaited: Set[str] = set() if moved else place.pending
         if parent is None:  # its folder may come back with all of it
             awaited = {place.path}

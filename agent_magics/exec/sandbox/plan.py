@@ -6,7 +6,8 @@ exceptions inside them, and to reading.
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from agent_magics.exec.launcher.wire import Confinement
@@ -46,22 +47,25 @@ def build_confinement(
         tmp: the private folder for temporary files, always writable.
         network: whether the command may use the network.
         extra_writable: files and folders that the person allowed this command to write too,
-            including protected ones.
+            including protected ones; absolute and as they were judged: they are not resolved again,
+            so that a link that was put there since is refused.
         notebook: the notebook that is open in this kernel, protected with its recording.
         unreadable: further files and folders that it may not read, without symlinks.
     """
-    workspace, approved, private = _real(roots), _real(extra_writable), real_path(tmp)
+    workspace, private = _real(roots), real_path(tmp)
+    approved = tuple(dict.fromkeys(os.fspath(path) for path in extra_writable))
     writable = (*(workspace if policy == "workspace-write" else ()), *approved)
     found = survey(tuple(dict.fromkeys((*workspace, *approved))), read_judge())
     if notebook:
         found.kept.extend(_notebook_parts(notebook))
-    needed = (*workspace, *approved, private, *_real((cwd, sys.prefix, sys.base_prefix)))
+    needed = (*workspace, private, *_real((cwd, sys.prefix, sys.base_prefix)))
     return Confinement(
         tier=tier,
         writable=tuple(dict.fromkeys((*writable, private))),
         protected=_protected(writable, approved, found),
-        hidden=_hidden((*secret_places(), *found.secrets, *unreadable), needed),
+        hidden=_hidden((*secret_places(), *found.secrets, *unreadable), approved, needed),
         network=network,
+        workspace=workspace,
     )
 
 
@@ -91,9 +95,26 @@ def _notebook_parts(notebook: str | os.PathLike[str]) -> list[str]:
 # -- hidden paths ---------------------------------------------------------------------------------
 
 
-def _hidden(places: Iterable[str], needed: Sequence[str]) -> tuple[str, ...]:
-    """Return `places` except those that contain something that the command needs."""
-    return tuple(sorted(place for place in set(places) if not _holds_any(place, needed)))
+def _hidden(places: Iterable[str], approved: _Paths, needed: _Paths) -> tuple[str, ...]:
+    """Return `places` except those that contain something that the command needs; of one that
+    contains an approved path, what stands beside the way to that.
+    """
+    hidden = (place for place in set(places) if not _holds_any(place, needed))
+    return tuple(sorted({path for place in hidden for path in _beside(approved, place)}))
+
+
+def _beside(approved: _Paths, place: str) -> Iterator[str]:
+    """Yield `place`; or where it contains an approved path, its entries beside the way to that."""
+    inside = [path for path in approved if is_below(path, (place,))]
+    if inside and place not in inside:
+        with suppress(OSError), os.scandir(place) as entries:
+            for entry in entries:
+                # What a link leads to is judged where it stands.
+                if not entry.is_symlink():
+                    yield from _beside(inside, entry.path)
+            return
+    if place not in inside:  # or it cannot be looked into
+        yield place
 
 
 def _holds_any(folder: str, paths: Iterable[str]) -> bool:

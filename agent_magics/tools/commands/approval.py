@@ -40,6 +40,7 @@ from agent_magics.files.beneath import is_below, real_path
 from agent_magics.files.paths import resolve_path, shown_path, write_kind
 from agent_magics.protocol.config import SandboxPolicy
 from agent_magics.protocol.errors import RespondToModel
+from agent_magics.tools.commands.confinement import confinement_for
 from agent_magics.tools.files.access import ReadJudge, judge_of
 
 # MAX_ARG_STRLEN of linux/binfmts.h: 32 pages for one word. Of the whole, what a person can look at.
@@ -118,8 +119,8 @@ def assess_command(
         prefix_rule: the command prefix that the model asks to have allowed for good.
 
     Raises:
-        RespondToModel: rights are requested without a justification, or the command is longer than
-            the operating system accepts.
+        RespondToModel: rights are requested without a justification, or to write what the sandbox
+            cannot open alone, or the command is longer than the operating system accepts.
     """
     _check_length(command)
     rights = requested_rights(sandbox_permissions)
@@ -128,6 +129,9 @@ def assess_command(
             f"sandbox_permissions={sandbox_permissions!r} needs a justification: say in one "
             "sentence why the command cannot do without."
         )
+    status_of(ctx).writes = tuple(str(resolve_path(path, ctx.cwd)) for path in rights.write)
+    if rights.write:
+        _check_writes(ctx)
     actions = _Assessment(command, cwd, rights, justification.strip(), ctx, prefix_rule).actions()
     return [*actions, *_forbidden_reads(command, cwd, ctx)]
 
@@ -178,6 +182,26 @@ def _forbidden_reads(command: Sequence[str], cwd: Path, ctx: ToolContext) -> Ite
         yield Action(
             ActionKind.READ_DENIED, "a command of very many words", reason, subject=_NO_PATH
         )
+
+
+def _check_writes(ctx: ToolContext) -> None:
+    """Check that the sandbox can open each path that a call asks to write, and no more than it."""
+    if (confinement := confinement_for(ctx)) is None:
+        return
+    for path in ctx.writes:
+        shown = shown_path(path, ctx.cwd)
+        if not os.path.exists(path):
+            above = shown_path(os.path.dirname(path), ctx.cwd)
+            raise RespondToModel(
+                f"{shown} is not there, so the sandbox cannot open it for writing: ask to write "
+                f"the folder {above}, or make it first."
+            )
+        around = [place for place in confinement.protected if is_below(path, (place,))]
+        if around:
+            raise RespondToModel(
+                f"{shown} is protected together with all of {shown_path(around[0], ctx.cwd)}: ask "
+                "to write that folder."
+            )
 
 
 def _check_length(command: Sequence[str]) -> None:
@@ -296,20 +320,18 @@ class _Assessment:
         return target
 
     def _reason_to_write(self) -> str:
-        cwd = self._ctx.cwd
-        named = (shown_path(resolve_path(path, cwd), cwd) for path in self._rights.write)
+        named = (shown_path(path, self._ctx.cwd) for path in self._ctx.writes)
         return f"asks to write {', '.join(named)}: {self._justification}"
 
     # -- what an approval is bound to -------------------------------------------------------------
 
     def _fingerprint(self, kind: ActionKind, *, once: bool = False) -> str:
         """Hash what would run and its rights: "always" in the sandbox is not "always" outside."""
-        rights = self._rights
         mode = kind.value if kind in _OWN_QUESTIONS else "inside" if self._confined else "free"
         identity = identity_of_command(
             *(self._command, str(self._cwd), self._ctx.env, self._writable), once=once
         )
-        bound_to = json.dumps([identity, mode, list(rights.write)])
+        bound_to = json.dumps([identity, mode, self._ctx.writes])
         return f"command:{hashlib.sha256(bound_to.encode()).hexdigest()}"
 
     @cached_property

@@ -22,7 +22,7 @@ from agent_magics.exec.protected.tripwire import shared_tripwire
 from agent_magics.exec.sandbox.plan import build_confinement
 from agent_magics.files.beneath import is_below, real_path
 from agent_magics.files.own_places import make_own_places
-from agent_magics.files.paths import open_notebook, resolve_path
+from agent_magics.files.paths import open_notebook
 from agent_magics.protocol.config import SandboxPolicy
 from agent_magics.protocol.errors import SandboxDenial
 from agent_magics.protocol.events import Warned
@@ -44,8 +44,9 @@ def confinement_for(
     confine commands; approval knows the last two and has asked.
 
     Args:
-        ctx: the call, whose requested rights have been approved.
-        sandbox_permissions: as the model gave it: a word, or {"write": [paths]}.
+        ctx: the call, whose requested rights have been approved; what it may write besides was
+            judged.
+        sandbox_permissions: as the model gave it.
     """
     config = ctx.config
     if ctx.bypass_sandbox or config.sandbox is SandboxPolicy.DANGER_FULL_ACCESS:
@@ -53,8 +54,6 @@ def confinement_for(
     tier = current_tier()
     if not tier:
         return None
-    wanted = sandbox_permissions
-    more = wanted.get("write", ()) if isinstance(wanted, Mapping) else ()
     # A command that is known to only read runs without a question: it gets nothing to write.
     read_only = config.sandbox is SandboxPolicy.READ_ONLY or ctx.read_only
     if not read_only:
@@ -65,8 +64,8 @@ def confinement_for(
         roots=config.roots,
         cwd=config.cwd,
         tmp=ctx.processes.tmpdir,
-        network=config.network or wanted == "require_network",
-        extra_writable=[resolve_path(path, config.cwd) for path in more],
+        network=config.network or sandbox_permissions == "require_network",
+        extra_writable=ctx.writes,
         notebook=open_notebook(),
         unreadable=find_unreadable(ctx.turn.read_rules()).places,
     )

@@ -5,6 +5,7 @@ Law: no command of the model runs but through `start_confined`.
 
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -18,6 +19,7 @@ from agent_magics.exec.launcher.wire import Confinement
 from agent_magics.exec.output import clean_output, colour_output, cut_middle
 from agent_magics.exec.process import Process
 from agent_magics.exec.processes import CommandSession, ProcessManager
+from agent_magics.exec.spawn import PlacesMoved
 from agent_magics.exec.spool import END_LIMIT, Spool, last_whole
 from agent_magics.protocol.config import ApprovalPolicy
 from agent_magics.protocol.errors import RespondToModel, SandboxDenied
@@ -45,6 +47,7 @@ LIVE_BURST = 256 * 1024
 LIVE_RATE = 4 * 1024
 LIVE_MESSAGE = 64 * 1024
 _READ_SIZE = 1 << 20
+_MOST_STARTS = 10  # while other commands move what must be hidden
 
 
 @cache
@@ -175,6 +178,25 @@ def start_confined(
     Raises:
         RespondToModel: it cannot be started, or there is no room for another session.
     """
+    ctx.emit(ExecCommandBegin, command=tuple(argv), cwd=str(cwd))
+    try:
+        for _ in range(_MOST_STARTS - 1):
+            with suppress(PlacesMoved):
+                return _start(ctx, argv, cwd, permissions, tty, session)
+        return _start(ctx, argv, cwd, permissions, tty, session)
+    except BaseException:
+        ctx.emit(ExecCommandEnd, exit_code=None, duration=0.0)
+        raise
+
+
+def _start(
+    ctx: ToolContext,
+    argv: Sequence[str],
+    cwd: Path,
+    permissions: Permissions,
+    tty: bool,
+    session: str,
+) -> RunningCommand:
     confinement = confinement_for(ctx, permissions)
     options: dict[str, Any] = {
         "cwd": cwd,
@@ -184,15 +206,14 @@ def start_confined(
     }
     protected = ProtectedFiles(ctx, confinement)
     try:
-        ctx.emit(ExecCommandBegin, command=tuple(argv), cwd=str(cwd))
         if session:
             kept = ctx.processes.start_session(argv, command=session, **options)
             process = kept.process
         else:
             kept, process = None, ctx.processes.start(argv, **options)
     except BaseException:
-        protected.finish()
-        ctx.emit(ExecCommandEnd, exit_code=None, duration=0.0)
+        if report := protected.finish():
+            ctx.turn.tell_later(report)
         raise
     rights = requested_rights(permissions)
     return RunningCommand(ctx, process, kept, confinement, protected, cwd, rights)

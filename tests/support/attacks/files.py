@@ -301,6 +301,20 @@ def _(w: World):
     return "renamed"
 
 
+@attack(
+    148,
+    "a lease on an outside file: whoever else opens it waits",
+    WRITES,
+    "reached",
+    target="outside/row148",
+    lacking="the file system has no leases",
+)
+def _(w: World):
+    with open(f"{w.outside}/row148", "rb") as file:
+        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+    return "leased"
+
+
 # -- secrets --------------------------------------------------------------------------------------
 
 

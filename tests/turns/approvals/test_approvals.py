@@ -507,6 +507,48 @@ def test_more_paths_to_write_are_named_and_nothing_else_is_opened(with_sandbox, 
     assert not (outside / "other").exists()
 
 
+def test_an_approval_to_write_is_bound_to_where_a_link_leads(with_sandbox, outside, tmp_path):
+    write_program(tmp_path / "x.sh", "f=data; touch ${f}/made")  # no word of the call names it
+    for name in ("data", "secret"):
+        (outside / name).mkdir()
+    link = tmp_path / "data"
+
+    def lead_to(name):
+        link.unlink(missing_ok=True)
+        link.symlink_to(outside / name)
+
+    def on_question(question):
+        asked.append(question.reason)
+        lead_to("secret")
+        return "approve" if len(asked) == 1 else "deny"
+
+    asked = []
+    agent = agent_with(on_question, policy="on-request")
+    lead_to("data")
+    agent.call_sync("shell", escalated("sh", "x.sh", permissions={"write": ["data"]}))
+    assert asked[0].startswith(f"asks to write {outside}/data: it must be")
+    assert f"; asks to write {outside}/secret: it must be" in asked[1]
+    assert not os.listdir(outside / "secret")
+
+
+@pytest.mark.parametrize(
+    ("path", "sentence"),
+    [
+        ("new/out.csv", "new/out.csv is not there, so the sandbox cannot open it for writing: ask"),
+        (".git/hooks/README", "is protected together with all of .git/hooks: ask to write that"),
+    ],
+)
+def test_what_cannot_be_opened_alone_is_refused_before_anybody_is_asked(
+    with_sandbox, tmp_path, path, sentence
+):
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    (tmp_path / ".git/hooks/README").touch()
+    person = Person("approve")
+    agent = agent_with(person, policy="on-request")
+    output = agent.call_sync("shell", escalated("touch", path, permissions={"write": [path]}))
+    assert not output.success and sentence in output.text and not person.asked
+
+
 def test_the_network_is_a_question_of_its_own(with_sandbox):
     person = Person("approve_for_session")
     agent = agent_with(person, policy="on-request")

@@ -214,7 +214,7 @@ SANDBOXED_ROWS = {
     "other command": ({"command": ["touch", "made"]}, "ask run run run"),
     "escalation": (asking_for("require_escalated"), "ask ask ask refuse"),
     "network": (asking_for("require_network"), "ask ask ask refuse"),
-    "more roots": (asking_for({"write": ["../other"]}), "ask ask ask refuse"),
+    "more roots": (asking_for({"write": [".."]}), "ask ask ask refuse"),
     "alias": (
         {"command": ["touch", "made"], "with_escalated_permissions": True, "justification": "so"},
         "ask ask ask refuse",

@@ -1,8 +1,11 @@
 """The arguments of `Agent` about what commands may touch: what is refused, and how it is said."""
 
+import re
+
 import pytest
 
 from agent_magics import Agent, ScriptedModel
+from agent_magics.config_files.places import user_config_file
 from agent_magics.engine.instructions import compose_instructions
 from agent_magics.protocol.config import SandboxPolicy
 from agent_magics.protocol.errors import FatalError
@@ -69,6 +72,43 @@ def test_a_home_may_be_the_workspace(tmp_path, monkeypatch):
 def test_writable_roots_must_exist(tmp_path):
     with pytest.raises(FatalError, match=r"writable_roots=.*is not a folder"):
         Agent(writable_roots=[tmp_path / "none"])
+
+
+def test_no_root_is_named_through_a_link_that_commands_may_turn(tmp_path):
+    work, data, home = (tmp_path / name for name in ("work", "data", "home"))
+    for folder in (work, data, home):
+        folder.mkdir()
+    (home / "data").symlink_to(data)
+    (work / "data").symlink_to(home / "data")
+    (work / "up").symlink_to(work)
+    with Agent(cwd=work, writable_roots=[home / "data"]) as agent:
+        assert agent.config.writable_roots == (data,)
+    sentence = f"'{data}' is named through a link in '{work}', where a command could turn it"
+    for root in (work / "data", work / "up/data"):
+        with pytest.raises(FatalError, match=re.escape(sentence)):
+            Agent(cwd=work, writable_roots=[root])
+        with (
+            Agent(cwd=work, writable_roots=[root], sandbox="read-only") as agent,
+            pytest.raises(FatalError, match=re.escape(sentence)),
+        ):
+            agent.turn_config(sandbox="workspace-write")
+    user_config_file().parent.mkdir(parents=True, exist_ok=True)
+    user_config_file().write_text(f'writable_roots = ["{work}/data"]\n', encoding="utf-8")
+    with pytest.raises(FatalError, match=re.escape(sentence)):
+        Agent(cwd=work)
+    user_config_file().unlink()
+    with pytest.raises(FatalError, match="is named through a link"):
+        Agent(cwd=work / "up", writable_roots=[work])
+
+
+def test_a_root_in_the_workspace_that_a_command_replaced_by_a_link_is_refused(tmp_path):
+    (tmp_path / "sub").mkdir()
+    with Agent(cwd=tmp_path, writable_roots=["sub"]) as agent:
+        agent.turn_config()
+        (tmp_path / "sub").rename(tmp_path / "old")
+        (tmp_path / "sub").symlink_to("/var/tmp")
+        with pytest.raises(FatalError, match="is named through a link"):
+            agent.turn_config()
 
 
 # -- features, and what models were made for -------------------------------------------------------

@@ -102,7 +102,8 @@ def _connect_local(
     target = question.open_path(AT_FDCWD, path, follow=True)
     try:
         where = path_of(target)
-        if not is_below(where, (*confinement.writable, SHARED_MEMORY)):
+        own = is_below(where, (*confinement.writable, SHARED_MEMORY))
+        if not own or is_below(where, confinement.hidden):
             raise Refused("" if is_below(where, _NAME_SERVICES) else f"connect {where}")
     except BaseException:
         os.close(target)

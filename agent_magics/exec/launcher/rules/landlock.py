@@ -91,11 +91,12 @@ def plan_rules(confinement: Confinement) -> RulesetPlan:
 
 def _beside_hidden(confinement: Confinement, stamps: dict[str, Stamp]) -> Iterator[str]:
     """Yield the siblings of hidden paths and of the folders above them."""
-    # In tier 2 mounts cover hidden paths; rules for them would cost time in every command.
-    hidden = confinement.hidden if confinement.tier < 2 else ()
-    holes = {"/dev", *map(os.path.realpath, hidden)}
-    # Exceptions below a writable folder are impossible; nested ones are redundant.
-    holes = {path for path in holes if not is_below(path, confinement.writable)}
+    # In tier 2 too: a mount that covers a file is gone once somebody replaces the file.
+    holes = {"/dev", *map(os.path.realpath, confinement.hidden)}
+    # Exceptions below a writable folder are impossible, and what comes later beside one cannot be
+    # read: in the workspace of tier 2 the mounts have to do. Nested ones are redundant.
+    workspace = confinement.workspace if confinement.tier == 2 else ()
+    holes = {path for path in holes if not is_below(path, (*confinement.writable, *workspace))}
     holes -= {path for path in holes if holes & set(_folders_above(path))}
     on_the_way = {folder for hole in holes for folder in _folders_above(hole)}
     for folder in sorted(on_the_way - holes):

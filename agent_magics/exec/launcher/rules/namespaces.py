@@ -64,7 +64,8 @@ def enter(confinement: Confinement, folder: str, folder_fd: int) -> None:
         folder_fd: the same folder, for comparison.
 
     Raises:
-        OSError: a step failed, which is named; or the folder is another one (ESTALE).
+        OSError: a step failed, which is named; or the folder is another one, or a hidden path was
+            moved (ESTALE).
     """
     parent = os.getppid()
     wanted = os.fstat(folder_fd)
@@ -116,7 +117,7 @@ def _arrange_mounts(confinement: Confinement) -> None:
         terminals = "newinstance,ptmxmode=0666,mode=620"
         _mount("devpts", TERMINALS, "devpts", _NOSUID | _NOEXEC, terminals)
     with _step("hidden paths"):
-        _hide(confinement.hidden, shared)
+        _hide(confinement.hidden, roots, shared)
 
 
 def _outermost(paths: tuple[str, ...]) -> list[str]:
@@ -144,12 +145,16 @@ def _put(tree: int, path: str) -> None:
     try:
         target = open_plain(path)
         try:
-            flags = _MOVE_FROM_EMPTY | _MOVE_TO_EMPTY
-            syscall(number_of("move_mount"), tree, b"", target, b"", flags)
+            _attach(tree, target)
         finally:
             os.close(target)
     finally:
         os.close(tree)
+
+
+def _attach(tree: int, target: int) -> None:
+    flags = _MOVE_FROM_EMPTY | _MOVE_TO_EMPTY
+    syscall(number_of("move_mount"), tree, b"", target, b"", flags)
 
 
 def _set_read_only(folder: int, path: bytes) -> None:
@@ -189,38 +194,43 @@ def _mount_on_itself(path: str, *, read_only: bool) -> None:
         _put(tree, path)
 
 
-def _hide(paths: tuple[str, ...], scratch: str) -> None:
-    """Cover folders with an empty one, and files with an empty file that is made in `scratch`."""
+def _hide(paths: tuple[str, ...], roots: list[str], scratch: str) -> None:
+    """Cover folders with an empty one, and files with an empty file that is made in `scratch`.
+
+    Raises:
+        OSError: one below a writable root is not there any more: moved, it could be read (ESTALE).
+    """
     empty = os.path.join(scratch, "empty")
     os.close(os.open(empty, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0))
     try:
         for path in sorted(paths):
             try:
-                fd = open_plain(path)
-            except OSError:  # missing, or below a covered folder
-                continue
+                target = open_plain(path)
+            except OSError as error:
+                is_covered = is_below(path, tuple(other for other in paths if other != path))
+                if is_below(path, tuple(roots)) and not is_covered:
+                    raise OSError(errno.ESTALE, os.strerror(errno.ESTALE)) from error
+                continue  # missing, or below a covered folder
             try:
-                folder = stat.S_ISDIR(os.fstat(fd).st_mode)
+                _cover(target, empty)
             finally:
-                os.close(fd)
-            if folder:
-                _cover_folder(path)
-            else:
-                tree = _copy_tree(empty)
-                assert tree is not None  # created above
-                _set_read_only(tree, b"")
-                _put(tree, path)
+                os.close(target)
     finally:
         os.unlink(empty)
 
 
-def _cover_folder(path: str) -> None:
-    target = open_plain(path)
-    try:
+def _cover(target: int, empty: str) -> None:
+    if stat.S_ISDIR(os.fstat(target).st_mode):
         flags = _RDONLY | _NOSUID | _NODEV | _NOEXEC
         _mount("tmpfs", f"/proc/self/fd/{target}", "tmpfs", flags, _TINY)
+        return
+    tree = _copy_tree(empty)
+    assert tree is not None  # created by the caller
+    try:
+        _set_read_only(tree, b"")
+        _attach(tree, target)
     finally:
-        os.close(target)
+        os.close(tree)
 
 
 def _mount(

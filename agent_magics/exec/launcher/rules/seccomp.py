@@ -180,6 +180,7 @@ _O_ACCMODE, _O_CREAT, _O_TRUNC = os.O_ACCMODE, os.O_CREAT, os.O_TRUNC
 _O_TMPFILE_BIT = 0o20000000
 _S_SETID = 0o6000
 _F_SETOWN, _F_SETOWN_EX = 8, 15
+_F_SETLEASE, _F_SETDELEG = 1024, 1040  # <linux/fcntl.h>
 
 # <linux/sched.h>: CLONE_NEW{NS,CGROUP,UTS,IPC,USER,PID,NET,TIME}
 _CLONE_NAMESPACES = 0x7E020080
@@ -260,6 +261,8 @@ def _file_rules(abi: int) -> Iterator[FilterRule]:
         yield FilterRule(name, EPERM, (Test(mode, (0,), mask=_S_SETID, inside=False),))
     if abi < 3:
         yield FilterRule("truncate", NOTIFY)
+    # Whoever else opens the file waits for the holder, for 45 s; reading it is enough to hold one.
+    yield FilterRule("fcntl", EPERM, (Test(1, (_F_SETLEASE, _F_SETDELEG)),))
 
 
 def _process_rules(tier: int, abi: int) -> Iterator[FilterRule]:

@@ -992,6 +992,35 @@ def test_what_the_kernel_holds_for_all_that_run_is_the_persons_to_change(workspa
     assert "fsmonitor" in (workspace / ".git/config").read_text(encoding="utf-8")
 
 
+def test_what_the_person_replaces_is_held_no_more_and_compared(workspace, tripwire):
+    """To replace a file ends the mounts over it; then the command can write it."""
+    watch = tripwire.arm(confined(workspace, tier=2))
+    config, new = workspace / ".git/config", workspace / "config.new"
+    new.write_text(config.read_text(encoding="utf-8") + "[user]\n\tname = p\n", encoding="utf-8")
+    new.rename(config)  # as git does, in a terminal
+    [told] = watch.check()
+    assert told.path == str(config) and not told.done
+    append(config)  # the command
+    [found] = watch.finish()
+    assert found.path == str(config) and found.done
+    text = config.read_text(encoding="utf-8")
+    assert "name = p" in text and "fsmonitor" not in text
+
+
+def test_what_came_after_a_command_began_is_not_held_for_it(workspace, tripwire):
+    elsewhere = workspace.parent / "elsewhere"
+    tripwire.arm(confined(elsewhere, tier=2))
+    earlier = tripwire.arm(confined(workspace, tier=2))
+    append(workspace / ".git/config")  # the person; who runs elsewhere cannot
+    subprocess.run(["git", "init", "-q", workspace / "later"], check=True)  # the person
+    later = tripwire.arm(confined(workspace, tier=2))
+    planted = workspace / "later/.git/hooks/post-commit"
+    planted.write_text("evil", encoding="utf-8")  # the earlier command
+    assert [finding.path for finding in later.finish()] == [str(planted)]
+    assert not planted.exists()
+    assert earlier.finish() == []
+
+
 def test_one_command_of_tier_1_among_others_is_enough_to_look(workspace, tripwire):
     watches = [tripwire.arm(confined(workspace, tier=tier)) for tier in (2, 1)]
     append(workspace / ".git/config")

@@ -282,7 +282,58 @@ def test_a_protected_path_is_writable_once_it_was_approved_by_name(workspace):
     assert hooks in confine(workspace, extra_writable=[workspace.parent]).protected
 
 
+def test_to_approve_one_file_of_a_protected_folder_does_not_open_the_folder(workspace):
+    git(workspace, "init", "-q")
+    hooks = f"{workspace}/.git/hooks"
+    assert hooks in confine(workspace, extra_writable=[f"{hooks}/README"]).protected
+
+
+def test_an_approved_path_is_not_resolved_again(workspace, tmp_path):
+    (workspace / "data").symlink_to(tmp_path)
+    assert f"{workspace}/data" in confine(workspace, extra_writable=[workspace / "data"]).writable
+
+
 # -- hidden ----------------------------------------------------------------------------------------
+
+
+def test_a_folder_that_is_moved_between_two_looks_is_found_again(workspace):
+    put(workspace / "sub/.env")
+    survey((str(workspace),), read_judge())  # else the first one looks twice
+    put(workspace / ".env")
+
+    def judge(path):
+        if os.path.exists(workspace / "sub"):
+            (workspace / "sub").rename(workspace / "moved")  # after the workspace was listed
+        return "a secret"
+
+    found = survey((str(workspace),), judge).secrets
+    assert sorted(found) == [f"{workspace}/.env", f"{workspace}/moved/.env"]
+
+
+def test_to_approve_one_file_of_a_hidden_folder_shows_nothing_beside_it(
+    workspace, a_home_of_its_own, tmp_path
+):
+    ssh = a_home_of_its_own / ".ssh"
+    known, key, deeper = put(ssh / "known_hosts"), put(ssh / "id_rsa"), put(ssh / "agent/mine")
+    other = put(ssh / "agent/other")
+    (ssh / "link").symlink_to(tmp_path)
+
+    def hidden(*approved):
+        found = confine(workspace, extra_writable=approved).hidden
+        return {path for path in found if path.startswith(str(ssh))}
+
+    assert hidden() == hidden(workspace) == {str(ssh)}
+    assert hidden(known) == {str(key), str(ssh / "agent")}
+    assert hidden(known, deeper) == {str(key), str(other)}
+    assert hidden(ssh) == hidden(ssh, known) == {str(key)}, "what is a key by its name stays so"
+
+
+def test_an_approved_file_of_a_hidden_folder_that_cannot_be_listed_stays_hidden(
+    workspace, a_home_of_its_own
+):
+    known = a_home_of_its_own / ".ssh/known_hosts"
+    known.parent.write_text("no folder", encoding="utf-8")
+    assert str(known.parent) in confine(workspace, extra_writable=[known]).hidden
 
 
 def test_hidden_is_what_there_is_of_the_deny_list(workspace, a_home_of_its_own):

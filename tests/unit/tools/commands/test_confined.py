@@ -23,7 +23,10 @@ from agent_magics.tools.commands.confinement import (
     environment_for,
     explain_denial,
 )
-from tests.support.contexts import in_turn
+from agent_magics.tools.commands.run import start_confined
+from tests.support.contexts import in_turn, make_context
+
+PATIENCE = 60.0
 
 
 @dataclass
@@ -95,7 +98,8 @@ def test_network_comes_by_setting_or_by_approval(ctx):
 
 @needs_tier
 def test_more_to_write_comes_by_approval(ctx, tmp_path):
-    confinement = confinement_for(ctx, {"write": ["../out", "/srv/x"]})
+    status_of(ctx).writes = (f"{tmp_path}/out", "/srv/x")
+    confinement = confinement_for(ctx)
     assert confinement.writable[1:3] == (f"{tmp_path}/out", "/srv/x")
 
 
@@ -137,6 +141,26 @@ def test_commands_compile_nothing_where_they_may_write_the_kernels_modules(
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "project" / ".venv"))
     compiles = "PYTHONDONTWRITEBYTECODE" not in environment_for(ctx, confinement)
     assert compiles is (tier == 2), "there it is mounted read-only"
+
+
+@pytest.mark.needs("tier 2")
+def test_what_was_moved_before_it_could_be_hidden_is_looked_for_again(tmp_path, monkeypatch):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/.env").write_text("KEY=1", encoding="utf-8")
+    ctx = make_context(tmp_path)
+    start = ctx.processes.start
+
+    def start_later(*words, **options):
+        if (tmp_path / "sub").exists():
+            (tmp_path / "sub").rename(tmp_path / "moved")  # as a session may, just then
+        return start(*words, **options)
+
+    monkeypatch.setattr(ctx.processes, "start", start_later)
+    command = start_confined(ctx, ["cat", "moved/.env"], tmp_path, "use_default")
+    assert command.wait(PATIENCE)
+    text = command.finish().to_output(1000).text
+    assert "Permission denied" in text and "KEY" not in text
+    ctx.processes.close()
 
 
 # -- refusals --------------------------------------------------------------------------------------

@@ -318,6 +318,30 @@ def test_sockets_outside_and_abstract_ones_are_refused(uid: int, place: str) -> 
     assert bound.refused == [f"connect {outside}", f"connect @{abstract[1:]}"]
 
 
+def test_sockets_in_hidden_folders_of_the_workspace_are_refused(uid: int, place: str) -> None:
+    hidden = f"{place}/project/hidden"
+    os.mkdir(hidden)
+    give(uid, hidden)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(f"{hidden}/socket")
+        os.chmod(f"{hidden}/socket", 0o777)
+        server.listen()
+        os.symlink("hidden/socket", f"{place}/project/link")
+
+        def act() -> list[str]:
+            results = []
+            for name in ("hidden/socket", "link"):
+                with socket.socket(socket.AF_UNIX) as client:
+                    results.append(attempt(lambda c=client, n=name: c.connect(n)))
+            return results
+
+        free = run_free(act, place, uid)
+        bound = run_bound(act, place, uid, hidden=(hidden,))
+    assert free == ["done", "done"]
+    assert result_of(bound) == ["EPERM", "EPERM"]
+    assert bound.refused == [f"connect {hidden}/socket"]
+
+
 def test_a_socket_that_is_made_elsewhere_is_not_reached_by_exchanging_its_name(
     uid: int, place: str
 ) -> None:

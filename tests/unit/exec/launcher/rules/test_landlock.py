@@ -237,6 +237,16 @@ def settle() -> None:
         signal.sigtimedwait([], end - time.monotonic())
 
 
+def test_what_comes_later_in_a_workspace_that_is_only_read_is_granted_in_tier_2(place: str) -> None:
+    """A language server reads new files; the mounts hide what is secret beside them."""
+    for tier, listed in ((1, [place, f"{place}/project"]), (2, [place])):
+        hidden = (f"{place}/secrets", f"{place}/project/.env")
+        confinement = Confinement(tier, hidden=hidden, workspace=(f"{place}/project",))
+        plan = landlock.plan_rules(confinement)
+        assert sorted(f for f in plan.stamps if f.startswith(place)) == listed
+        assert (f"{place}/project", landlock.READ) in plan.grants or tier == 1
+
+
 def test_a_plan_is_stale_when_something_appears_beside_what_is_hidden(place: str) -> None:
     settle()
     confinement = confinement_of(place)

@@ -132,6 +132,40 @@ def test_what_is_hidden_is_shut_also_below_the_workspace(uid: int, place: str) -
     assert free["write"] == free["add"] == free["delete"] == "done"
 
 
+def test_nothing_runs_where_what_is_hidden_in_the_workspace_was_moved(uid: int, place: str) -> None:
+    make(f"{place}/project/keys/deep/key", uid)
+    hidden = (f"{place}/project/keys", f"{place}/project/keys/deep")
+    assert result_of(run_in(place, uid, lambda: 1, hidden=hidden)) == 1
+    outcome = run_in(place, uid, lambda: 1, hidden=(*hidden, f"{place}/project/moved/.env"))
+    assert "hidden paths: Stale file handle" in outcome.failure
+
+
+def test_a_secret_that_is_replaced_or_made_meanwhile_stays_hidden(uid: int, place: str) -> None:
+    """A rename over a file ends all mounts over it, in other namespaces too."""
+    netrc, gates = f"{place}/home/.netrc", [f"{place}/project/{name}" for name in "ab"]
+    make(netrc, uid, "KEY=1")
+    for gate in gates:
+        os.mkfifo(gate)
+        give(uid, gate)
+
+    def save() -> None:  # the person, outside
+        Path(gates[0]).read_bytes()
+        make(f"{netrc}.new", uid, "KEY=2")
+        os.rename(f"{netrc}.new", netrc)
+        make(f"{place}/home/.pgpass", uid, "KEY=3")
+        Path(gates[1]).write_bytes(b"")
+
+    def act() -> list[str]:
+        before = attempt(lambda: open(netrc).close())
+        Path(gates[0]).write_bytes(b"")
+        Path(gates[1]).read_bytes()
+        made = f"{place}/home/.pgpass"
+        return [before, *(attempt(lambda p=path: open(p).close()) for path in (netrc, made))]
+
+    with forks.child(save):
+        assert result_of(run_in(place, uid, act, hidden=(netrc,))) == ["EACCES"] * 3
+
+
 def test_the_rest_is_read_only_and_leaves_no_trace(uid: int, place: str) -> None:
     before = sorted(os.walk(place))
 

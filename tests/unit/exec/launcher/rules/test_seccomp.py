@@ -258,6 +258,23 @@ def test_terminal_and_file_controls_are_refused(uid: int, place: str) -> None:
     assert free["TIOCSETD"] == free["set flags"] == "done"
 
 
+@pytest.mark.parametrize("abi", [1, 7])
+def test_no_lease_keeps_others_from_opening_a_file(uid: int, place: str, abi: int) -> None:
+    def act() -> list[str]:
+        with open(f"{place}/outside/lease", "rb") as file:
+            leases = [
+                call("fcntl", file.fileno(), command, fcntl.F_WRLCK)
+                for command in (fcntl.F_SETLEASE, fcntl.F_SETLEASE | 1 << 32)
+            ]
+            return [*leases, attempt(lambda: fcntl.lockf(file, fcntl.LOCK_SH))]
+
+    file = Path(f"{place}/outside/lease")
+    file.touch()
+    os.chown(file, uid, -1)  # a lease is for the owner
+    free, bound = run_both(act, place, uid, abi=abi)
+    assert (free, bound) == (["done"] * 3, ["EPERM", "EPERM", "done"])
+
+
 def test_the_upper_half_of_an_int_does_not_hide_it(uid: int, place: str) -> None:
     high = 1 << 32
 
