@@ -23,7 +23,7 @@ from agent_magics.protocol.errors import FatalError, clause, short_message
 
 # Characters of the instructions in one file.
 _LONGEST = 32 * 1024
-_LIMIT = re.compile(r"(\w++)\s*+[:=]\s*+(\S++)")
+_LIMIT = re.compile(r"\b(\w++)\s*+[:=]\s*+(\S++)")
 _COMMENT = re.compile(r"(?<!\S)#.*")
 _LIMITS = {"requests": int, "tokens": int, "cost": float, "seconds": float}
 _KEYS = {"name", "description", "tools", "model", "budget", "python"}
