@@ -8,6 +8,9 @@ import { CHANGES } from './render/changes.js';
 import { drawItem, unfold } from './render/draw.js';
 import { MIME_TYPE, parseItem } from './render/items.js';
 
+/** What the keyboard reaches; of each kind the same ones in the same order after an update. */
+const REACHED = ['summary', 'button', 'a[href]', '[tabindex="0"]'];
+
 class ItemRenderer extends Widget implements IRenderMime.IRenderer {
   constructor(options: IRenderMime.IRendererOptions) {
     super();
@@ -23,18 +26,20 @@ class ItemRenderer extends Widget implements IRenderMime.IRenderer {
     await this._keepFolds(item);
     // Markdown is drawn asynchronously: an older drawing may come home after a newer one.
     if (drawing === this._drawings) {
-      const reached = this._reachable().map(element => ({ element, top: element.scrollTop }));
       const focused = document.activeElement;
+      const before = REACHED.map(kind => this._all(kind).map(old => ({ old, top: old.scrollTop })));
       this.node.replaceChildren(item);
-      this._reachable().forEach((element, place) => {
-        const old = reached[place];
-        if (old && old.element === focused) {
-          element.focus({ preventScroll: true });
-        }
-        if (old && old.top > 0) {
-          element.scrollTop = old.top;
-        }
-      });
+      REACHED.forEach((kind, number) =>
+        this._all(kind).forEach((element, place) => {
+          const { old = null, top = 0 } = before[number]![place] ?? {};
+          if (old !== null && old === focused) {
+            element.focus({ preventScroll: true });
+          }
+          if (top > 0) {
+            element.scrollTop = top;
+          }
+        })
+      );
       this._enterPage();
     }
   }
@@ -65,9 +70,8 @@ class ItemRenderer extends Widget implements IRenderMime.IRenderer {
     }
   }
 
-  /** What the keyboard reaches; the same places after an update. */
-  private _reachable(): HTMLElement[] {
-    return [...this.node.querySelectorAll<HTMLElement>('summary, button, a[href], [tabindex="0"]')];
+  private _all(selector: string): HTMLElement[] {
+    return [...this.node.querySelectorAll<HTMLElement>(selector)];
   }
 
   /** Do what is possible only in the page: formulas are measured to be set, once they are seen; changes are reviewed. */
