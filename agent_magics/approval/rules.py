@@ -35,7 +35,7 @@ from agent_magics.config_files.places import (
 )
 from agent_magics.config_files.toml_edit import write_text
 from agent_magics.config_files.trust import TrustedDigest
-from agent_magics.files.locks import locked, own_write
+from agent_magics.files.locks import locked
 from agent_magics.files.plain_files import file_stamp
 from agent_magics.protocol.errors import FatalError
 
@@ -252,10 +252,9 @@ class RuleBook:
             FatalError: the file has untrusted allowing rules, or is malformed.
             OSError: it cannot be written.
         """
-        with own_write(self.project_file):
-            make_project_folder(self.project_file.parent)
-            with locked(self.project_file):
-                return self._add(proposed, comment)
+        make_project_folder(self.project_file.parent)
+        with locked(self.project_file):
+            return self._add(proposed, comment)
 
     def _add(self, proposed: ProposedRule, comment: str) -> Rule:
         self.project = read_rules(self.project_file, "project")
@@ -283,8 +282,7 @@ class RuleBook:
             FatalError: the rule is not in the file, or cannot be removed automatically.
             OSError: the file cannot be written.
         """
-        path = self.user_file if rule.origin == "user" else self.project_file
-        with own_write(path), locked(path):
+        with locked(self.user_file if rule.origin == "user" else self.project_file):
             self._remove(rule)
 
     def _remove(self, rule: Rule) -> None:

@@ -5,6 +5,7 @@ import stat
 from functools import lru_cache
 from pathlib import Path
 
+from agent_magics.files.locks import own_write
 from agent_magics.protocol.errors import FatalError
 
 # The folder of a project's settings, rules, tools and servers.
@@ -39,7 +40,8 @@ def make_project_folder(folder: Path) -> None:
         FatalError: it is none of the project.
         OSError: it cannot be made.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    with own_write(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     if not stat.S_ISDIR(folder.lstat().st_mode):
         raise FatalError(
             f"{folder} is no folder of this project; nothing was written. Remove what stands there."

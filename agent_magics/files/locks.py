@@ -156,8 +156,8 @@ def guard_own_writes(guard: _Guard) -> None:
 def own_write(*paths: str | os.PathLike[str]) -> Iterator[None]:
     """Write files by which the kernel does what the person asked for or approved.
 
-    What protects files accepts them. To be entered before `locked`, never within it, so that no two
-    threads wait for each other.
+    What protects files accepts them, and compares none until then: so it goes around the writes
+    alone, within `locked`, and waits for nobody.
     """
     with ExitStack() as entered:
         for guard in _guards:

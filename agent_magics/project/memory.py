@@ -12,7 +12,7 @@ import re
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -163,11 +163,8 @@ class NoteFolder(Trustable[StoredNotes]):
             RespondToModel: the notes are not trusted, a link is in the way, or the disk refused.
         """
         checked_topic(topic)
-        with own_write(self.path_of(topic)):
-            if self.scope == "user":
-                return self._changed(topic, content, by_person)
-            with self._trusted.held():
-                return self._changed(topic, content, by_person)
+        with self._trusted.held() if self.scope == "project" else nullcontext():
+            return self._changed(topic, content, by_person)
 
     def _changed(self, topic: str, content: str | None, by_person: bool) -> str:
         found = self.read()
@@ -183,7 +180,8 @@ class NoteFolder(Trustable[StoredNotes]):
             why = problem or ("there is no such note" if content is None else "there are too many")
             raise RespondToModel(f"Nothing was changed at {self._file(topic)}: {why}.")
         try:
-            self._put(topic + _SUFFIX, content)
+            with own_write(self.path_of(topic)):
+                self._put(topic + _SUFFIX, content)
         except OSError as error:
             why = clause(error)
             raise RespondToModel(f"{self._file(topic)} could not be written: {why}.") from None

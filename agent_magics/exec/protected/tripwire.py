@@ -19,15 +19,13 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 from agent_magics.config_files.places import state_folder
 from agent_magics.exec.launcher.wire import Confinement
-from agent_magics.exec.protected.git_changes import (
-    makes_git_run,
-)
+from agent_magics.exec.protected.git_changes import makes_git_run
 from agent_magics.exec.protected.git_places import is_approved
 from agent_magics.exec.protected.installed import Installed
 from agent_magics.exec.protected.new_repositories import NewRepositories, OwnRepositories
@@ -68,9 +66,11 @@ class _ProtectedPath:
         root: the writable folder that contains it.
         parent: identity and rights of its parent folder, None where that does not exist.
         above: modes of the folders that contain it, up to `root`.
+        is_bound: whether all running commands began when it was protected.
         enforced: identity of the file or folder that all running commands have mounted read-only,
             so that only the person can change it; None where one has not. A mount ends in silence
             once the person replaces the file: then another stands there.
+        pin: the enforced file, opened, since its number would be given to one that replaces it.
         holders: number of running commands.
         pending: paths in `before` that could not be restored yet.
         is_being_written: whether the kernel itself writes it just now.
@@ -81,7 +81,9 @@ class _ProtectedPath:
     before: Snapshot = field(default_factory=dict)
     parent: tuple[int, ...] | None = None
     above: dict[str, int] = field(default_factory=dict)
+    is_bound: bool = True
     enforced: tuple[int, ...] | None = None
+    pin: int = -1
     holders: int = 0
     pending: frozenset[str] = frozenset()
     is_being_written: bool = False
@@ -95,6 +97,20 @@ class _ProtectedPath:
     def modes(self) -> dict[str, int]:
         """The intended modes of all that it contains and of the folders above."""
         return self.above | {path: entry.mode for path, entry in self.before.items()}
+
+    def enforce(self) -> None:
+        """Record which file or folder is mounted."""
+        self.enforced = _identity(self.path)
+        with suppress(OSError):  # of folders there may be very many
+            if stat.S_ISREG(os.lstat(self.path).st_mode):
+                self.pin = os.open(self.path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+    def relax(self) -> None:
+        """Record that it is not mounted any more, or not for all commands."""
+        self.enforced = None
+        if self.pin >= 0:
+            os.close(self.pin)
+            self.pin = -1
 
     def look(self, most: int) -> tuple[Snapshot, tuple[int, ...] | None]:
         """Return its present state, cut at `most` entries, and what `parent` is now."""
@@ -246,11 +262,13 @@ class Tripwire:
         place = self._places.setdefault(path, _ProtectedPath(path, root))
         if not place.holders:
             place.remember()
-            place.enforced = None if is_below(path, others) else _identity(path)
+            place.is_bound = not is_below(path, others)
+            if place.is_bound and confinement.tier >= 2:
+                place.enforce()
         # Neither a missing path nor a link can be mounted over.
         mounted = bool(place.before) and not os.path.islink(path)
         if confinement.tier < 2 or not mounted or place.enforced != _identity(path):
-            place.enforced = None
+            place.relax()
         return place
 
     def compare(
@@ -275,7 +293,7 @@ class Tripwire:
         with self._lock:
             for place in self._places.values() if watch in self._calls else ():
                 if place.holders and watch.may_write(place.path):
-                    place.remember()
+                    self._found += self._only_tell(place)
             self._calls.discard(watch)
 
     def release(self, watch: "FileWatch", places: Sequence[_ProtectedPath]) -> None:
@@ -285,6 +303,8 @@ class Tripwire:
         with self._lock:
             for place in places:
                 place.holders -= 1
+                if not place.holders:
+                    place.relax()
 
     def _restore(self, place: _ProtectedPath) -> list[Finding]:
         before, most = place.before, place.most
@@ -308,8 +328,9 @@ class Tripwire:
             cleared = clear_of_new(place.path, before, self._quarantine)
             most = len(before) + MOST_ENTRIES if cleared else place.most
             now = take(place.path, before, most)
-        # What was enforced the person has replaced, also while calls run.
-        is_commands = self._calls and (moved or not place.enforced)
+        # What was enforced the person has replaced, also while calls run; what came after a command
+        # began may be its own work, as a clone is.
+        is_commands = self._calls and (moved or (place.is_bound and not place.enforced))
         may = _why_a_person_may if is_commands else _why_a_person_may_between_calls
         awaited: Set[str] = set() if moved else place.pending
         if parent is None:  # its folder may come back with all of it
@@ -365,7 +386,10 @@ class FileWatch:
 
     def may_write(self, path: str) -> bool:
         """Tell whether the person let the command write a protected path."""
-        return self._confinement is None or is_approved(path, self._confinement.writable)
+        confined = self._confinement
+        if confined is None:
+            return True
+        return is_approved(path, set(confined.writable).difference(confined.workspace))
 
     def enter_call(self) -> None:
         """Record that a call sends something to the command, which continued as a session."""

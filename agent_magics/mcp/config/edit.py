@@ -8,7 +8,7 @@ from typing import Any
 from agent_magics.config_files.places import CONFIG, make_project_folder
 from agent_magics.config_files.toml_edit import with_switch, with_table, without_table, write_text
 from agent_magics.config_files.toml_places import decode, parse_toml, read_settings
-from agent_magics.files.locks import locked, own_write
+from agent_magics.files.locks import locked
 from agent_magics.mcp.config.parsing import TABLE, servers_of
 from agent_magics.mcp.config.sources import ProjectServers
 from agent_magics.mcp.config.table import TableReader
@@ -87,13 +87,12 @@ class McpFile:
         return decode(data or b"", self.path)
 
     def _change(self, change: Callable[[str], str]) -> None:
-        with own_write(self.path):
-            if self._project:
-                make_project_folder(self.path.parent)
-            else:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-            with locked(self.path):
-                self._change_locked(change)
+        if self._project:
+            make_project_folder(self.path.parent)
+        else:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        with locked(self.path):
+            self._change_locked(change)
 
     def _change_locked(self, change: Callable[[str], str]) -> None:
         project = self._project

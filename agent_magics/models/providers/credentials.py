@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_magics.config_files.places import config_folder
-from agent_magics.files.locks import locked
+from agent_magics.files.locks import locked, own_write
 from agent_magics.files.plain_files import file_stamp, load_json, read_with_status, replace_file
 from agent_magics.models.providers.keys import is_local, place_of
 from agent_magics.protocol.errors import FatalError, clause
@@ -268,7 +268,8 @@ def _changing() -> Iterator[JsonObject]:
             hosts = dict(_read())
             yield hosts
             text = json.dumps({"version": 1, "hosts": hosts}, indent=1) + "\n"
-            replace_file(path, text.encode())
+            with own_write(path):
+                replace_file(path, text.encode())
     except OSError as error:
         raise FatalError(
             f"Your keys could not be written to {path} ({_message_of(error)})."

@@ -129,9 +129,11 @@ def assess_command(
             f"sandbox_permissions={sandbox_permissions!r} needs a justification: say in one "
             "sentence why the command cannot do without."
         )
-    status_of(ctx).writes = tuple(str(resolve_path(path, ctx.cwd)) for path in rights.write)
-    if rights.write:
-        _check_writes(ctx)
+    status_of(ctx).writes = ()
+    writes = tuple(str(resolve_path(path, ctx.cwd)) for path in rights.write)
+    if writes:
+        _check_writes(writes, ctx)
+    status_of(ctx).writes = writes
     actions = _Assessment(command, cwd, rights, justification.strip(), ctx, prefix_rule).actions()
     return [*actions, *_forbidden_reads(command, cwd, ctx)]
 
@@ -184,23 +186,27 @@ def _forbidden_reads(command: Sequence[str], cwd: Path, ctx: ToolContext) -> Ite
         )
 
 
-def _check_writes(ctx: ToolContext) -> None:
+def _check_writes(paths: Sequence[str], ctx: ToolContext) -> None:
     """Check that the sandbox can open each path that a call asks to write, and no more than it."""
     if (confinement := confinement_for(ctx)) is None:
         return
-    for path in ctx.writes:
+    for path in paths:
         shown = shown_path(path, ctx.cwd)
-        if not os.path.exists(path):
-            above = shown_path(os.path.dirname(path), ctx.cwd)
-            raise RespondToModel(
-                f"{shown} is not there, so the sandbox cannot open it for writing: ask to write "
-                f"the folder {above}, or make it first."
-            )
-        around = [place for place in confinement.protected if is_below(path, (place,))]
+        around = next((p for p in confinement.protected if is_below(path, (p,)) and p != path), "")
         if around:
             raise RespondToModel(
-                f"{shown} is protected together with all of {shown_path(around[0], ctx.cwd)}: ask "
+                f"{shown} is protected together with all of {shown_path(around, ctx.cwd)}: ask "
                 "to write that folder."
+            )
+        if not os.path.exists(path):
+            ask = f"ask to write the folder {shown_path(os.path.dirname(path), ctx.cwd)}"
+            if path in confinement.protected:
+                ask = (
+                    'write it with apply_patch, or ask with sandbox_permissions="require_escalated"'
+                )
+            raise RespondToModel(
+                f"{shown} is not there, so the sandbox cannot open it for writing: {ask}, or make "
+                "it first."
             )
 
 

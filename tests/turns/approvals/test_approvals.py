@@ -535,6 +535,8 @@ def test_an_approval_to_write_is_bound_to_where_a_link_leads(with_sandbox, outsi
     ("path", "sentence"),
     [
         ("new/out.csv", "new/out.csv is not there, so the sandbox cannot open it for writing: ask"),
+        (".agent_magics", "is not there, so the sandbox cannot open it for writing: write it with"),
+        (".agent_magics/rules.toml", "is protected together with all of .agent_magics: ask to"),
         (".git/hooks/README", "is protected together with all of .git/hooks: ask to write that"),
     ],
 )

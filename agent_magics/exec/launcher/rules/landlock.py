@@ -39,6 +39,8 @@ READ = _EXECUTE | _READ_FILE | _READ_DIR
 WRITE = ((1 << _ALL_BITS) - 1) & ~(_MAKE_CHAR | _MAKE_BLOCK)
 _DEVICE = _READ_FILE | _WRITE_FILE | _TRUNCATE | _IOCTL_DEV
 
+# Entries of a folder beside what tier 2 hides; in larger ones the mounts alone have to do.
+_MOST_BESIDE = 300
 SHARED_MEMORY = "/dev/shm"  # used by multiprocessing's locks
 TERMINALS = "/dev/pts"
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/ptmx")
@@ -97,19 +99,26 @@ def _beside_hidden(confinement: Confinement, stamps: dict[str, Stamp]) -> Iterat
     # read: in the workspace of tier 2 the mounts have to do. Nested ones are redundant.
     workspace = confinement.workspace if confinement.tier == 2 else ()
     holes = {path for path in holes if not is_below(path, (*confinement.writable, *workspace))}
+    if confinement.tier == 2:  # each entry costs a rule with each command
+        above = {folder for hole in holes for folder in _folders_above(hole)}
+        crowded = {folder for folder in above if len(_names(folder)) > _MOST_BESIDE}
+        holes = {path for path in holes if crowded.isdisjoint(_folders_above(path))}
     holes -= {path for path in holes if holes & set(_folders_above(path))}
     on_the_way = {folder for hole in holes for folder in _folders_above(hole)}
     for folder in sorted(on_the_way - holes):
         now = time.time()
         stamp = _stamp(folder)
         settled = stamp is None or not -_TICK < now - stamp[2] / 1e9 < _TICK
-        try:
-            names = os.listdir(folder)
-        except OSError:  # missing or unreadable: nothing in it is granted
-            names = []
         stamps[folder] = stamp if settled else None
-        paths = (os.path.join(folder, name) for name in names)
+        paths = (os.path.join(folder, name) for name in _names(folder))
         yield from (path for path in paths if path not in holes and path not in on_the_way)
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:  # missing or unreadable: nothing in it is granted
+        return []
 
 
 def _folders_above(path: str) -> Iterator[str]:

@@ -205,7 +205,7 @@ def _hide(paths: tuple[str, ...], roots: list[str], scratch: str) -> None:
     try:
         for path in sorted(paths):
             try:
-                target = open_plain(path)
+                target = _opened(path)
             except OSError as error:
                 is_covered = is_below(path, tuple(other for other in paths if other != path))
                 if is_below(path, tuple(roots)) and not is_covered:
@@ -217,6 +217,16 @@ def _hide(paths: tuple[str, ...], roots: list[str], scratch: str) -> None:
                 os.close(target)
     finally:
         os.unlink(empty)
+
+
+def _opened(path: str) -> int:
+    """Open what is to be covered: in a folder that the person has closed, which a command could
+    open again, this folder.
+    """
+    try:
+        return open_plain(path)
+    except PermissionError:
+        return _opened(os.path.dirname(path))
 
 
 def _cover(target: int, empty: str) -> None:

@@ -1,5 +1,6 @@
 """Protected files are after a command what they were before; nothing is lost, nothing is silent."""
 
+import fcntl
 import json
 import os
 import queue
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from agent_magics.approval.rules import ProposedRule, RuleBook
+from agent_magics.config_files.places import make_project_folder
 from agent_magics.exec.launcher.wire import Confinement
 from agent_magics.exec.protected import put_back
 from agent_magics.exec.protected.tripwire import Tripwire, shared_tripwire
@@ -1007,6 +1009,38 @@ def test_what_the_person_replaces_is_held_no_more_and_compared(workspace, tripwi
     assert "name = p" in text and "fsmonitor" not in text
 
 
+def test_a_file_that_is_replaced_twice_has_another_number(workspace, tripwire):
+    """Some file systems give the number of a file that is gone to the next one."""
+    watch = tripwire.arm(confined(workspace, tier=2))
+    config, new = workspace / ".git/config", workspace / "config.new"
+    for name in "ab":
+        text = f"{config.read_text(encoding='utf-8')}[user]\n\tname = {name}\n"
+        new.write_text(text, encoding="utf-8")
+        new.rename(config)
+    append(config)  # the command
+    [found] = watch.finish()
+    assert found.path == str(config) and found.done
+    assert "fsmonitor" not in config.read_text(encoding="utf-8")
+
+
+def test_a_session_that_clones_is_not_disturbed_by_a_call_beside_it(workspace, tripwire):
+    session = tripwire.arm(confined(workspace, tier=2))
+    session.check()
+    subprocess.run(["git", "init", "-q", workspace / "made"], check=True)
+    call = tripwire.arm(confined(workspace, tier=2))
+    config = workspace / "made/.git/config"
+    append(config, '[branch "main"]\n\tmerge = refs/heads/main\n')
+    assert not any(finding.done for finding in call.finish())
+    assert "merge" in config.read_text(encoding="utf-8")
+    session.finish()
+
+
+def test_a_workspace_that_is_a_repositorys_own_folder_is_no_approval(workspace, tripwire):
+    watch = tripwire.arm(confined(workspace / ".git"))
+    (workspace / ".git/hooks/planted").touch()
+    assert [finding.done for finding in watch.finish()] == ["moved"]
+
+
 def test_what_came_after_a_command_began_is_not_held_for_it(workspace, tripwire):
     elsewhere = workspace.parent / "elsewhere"
     tripwire.arm(confined(elsewhere, tier=2))
@@ -1032,7 +1066,8 @@ def test_a_command_that_was_let_out_may_change_them(workspace, tripwire):
     free = tripwire.arm(None)
     append(workspace / ".git/config")
     assert free.finish() == []
-    assert session.finish() == []
+    [told] = session.finish()
+    assert told.path == f"{workspace}/.git/config" and not told.done
     assert "fsmonitor" in (workspace / ".git/config").read_text(encoding="utf-8")
 
 
@@ -1060,7 +1095,7 @@ def test_what_was_let_out_and_goes_on_as_a_session_changes_no_hooks_later(worksp
     free = tripwire.arm(None)
     (workspace / ".git/hooks/installed").touch()
     free.check()
-    assert session.check() == []
+    assert [finding.done for finding in session.check()] == [""]
     (workspace / ".git/hooks/later").touch()
     assert [finding.done for finding in session.check()] == ["moved"]
     assert (workspace / ".git/hooks/installed").exists()
@@ -1142,6 +1177,33 @@ def test_what_the_kernel_writes_makes_nothing_else_intended(workspace, tripwire,
     (finding,) = watch.finish()
     assert (finding.path, finding.done) == (f"{workspace}/.git/hooks/evil", "moved")
     assert (workspace / ".git/hooks/mine").exists()
+
+
+def test_nothing_waits_for_the_kernels_own_writes_that_wait(workspace, tripwire, guarding):
+    """A command may hold the lock of the folder that is to be written."""
+    rules = RuleBook(workspace)
+    make_project_folder(rules.project_file.parent)
+    folder = os.open(rules.project_file.parent, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)
+    watch = tripwire.arm(confined(workspace))
+    waits, sleep = threading.Event(), locks.time.sleep
+
+    def note(seconds: float) -> None:
+        waits.set()
+        sleep(seconds)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(locks.time, "sleep", note)
+        writing = threading.Thread(
+            target=rules.add, args=(ProposedRule("command", ("make", "test")), "")
+        )
+        writing.start()
+        assert waits.wait(30)
+        (workspace / ".git/hooks/evil").touch()
+        assert [finding.done for finding in watch.check()] == ["moved"]
+        os.close(folder)
+        writing.join(30)
+    assert watch.finish() == [] and len(RuleBook(workspace).project.rules) == 1
 
 
 # -- errors and forks ------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from agent_magics.exec.launcher.rules import namespaces
 from agent_magics.exec.launcher.wire import Confinement
 from tests.support import forks
 from tests.support.sandbox.confined_run import Outcome, attempt, result_of, run_confined
-from tests.support.users import give
+from tests.support.users import USER, give
 
 pytestmark = pytest.mark.needs("tier 2")
 SHELL = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
@@ -138,6 +138,17 @@ def test_nothing_runs_where_what_is_hidden_in_the_workspace_was_moved(uid: int, 
     assert result_of(run_in(place, uid, lambda: 1, hidden=hidden)) == 1
     outcome = run_in(place, uid, lambda: 1, hidden=(*hidden, f"{place}/project/moved/.env"))
     assert "hidden paths: Stale file handle" in outcome.failure
+
+
+def test_a_folder_that_the_person_has_closed_is_hidden_with_the_secret_in_it(place: str) -> None:
+    """Its owner, whose rights the command has, could open it again."""
+    folder = f"{place}/project/closed"
+    make(f"{folder}/.env", USER, "KEY=1")
+    os.chmod(folder, 0o600)
+    script = "chmod 700 closed; cat closed/.env"
+    outcome = run_in(place, USER, ["sh", "-c", script], hidden=(f"{folder}/.env",))
+    os.chmod(folder, 0o700)
+    assert (outcome.status, outcome.failure) == (1, "") and "KEY" not in outcome.output
 
 
 def test_a_secret_that_is_replaced_or_made_meanwhile_stays_hidden(uid: int, place: str) -> None:
