@@ -98,7 +98,8 @@ class AgentCells:
             order: the lock that the agent's cells acquire in turn.
             turn_config: the configuration; None where it is built when the cell's turn has come.
         """
-        await run.wait_for(order)
+        with self._notebook.closing_unused(run.agent):
+            await run.wait_for(order)
         try:
             turn_config = turn_config or self._begin(run, options, prompt)
             result = await run.run_awaiting(prompt, turn_config, background=options.background)
@@ -123,12 +124,13 @@ class AgentCells:
             agent = self._notebook.agent_for(options.name, new=True)
         else:
             agent = self._notebook.agent_named(options.name)
-        pictures, missing = _pictures(agent, options, cell)
-        run = self._notebook.begin_run(agent, pictures)
-        if missing:
-            named = brief(", ".join(missing), 200)
-            note = f"Not sent, since the workspace has no such picture: {named}."
-            run.note(note, "warning")
+        with self._notebook.closing_unused(agent):
+            pictures, missing = _pictures(agent, options, cell)
+            run = self._notebook.begin_run(agent, pictures)
+            if missing:
+                named = brief(", ".join(missing), 200)
+                note = f"Not sent, since the workspace has no such picture: {named}."
+                run.note(note, "warning")
         return run, prompt
 
     @contextmanager

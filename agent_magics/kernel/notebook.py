@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from agent_magics.app import Agent
 from agent_magics.engine.channels.redaction import redact_shortened
@@ -73,6 +73,8 @@ class NotebookAgents:
         CellReviews(settings.lab)
         settings.lab.answers["review"] = partial(answer_review, settings.lab)
         self.agents: dict[str, Agent] = {}
+        # Agents that stay in the workspace of what they resumed, and the notebook's `cwd` then.
+        self.resumed: WeakKeyDictionary[Agent, str] = WeakKeyDictionary()
         self.views: dict[str, Any] = {}
         self.background: dict[str, list[asyncio.Task[Any]]] = {}  # the one at work first
         self.cell_reader = CellReader(shell, settings)
@@ -151,17 +153,31 @@ class NotebookAgents:
         """
         agent = self.agent_for(name, new=new)
         if new or agent.name not in self.agents:
-            self.begin_with(agent)
+            with self.closing_unused(agent):
+                self.begin_with(agent)
         return agent
 
     def agent_for(self, name: str, *, new: bool) -> Agent:
         """Return the agent of that name, or one with which `begin_with` may begin."""
         given, name = self.given(), name or self.settings.name
         agent = self.agents.get(name)
-        if agent is None or (new and agent.is_elsewhere(given)):
+        if agent is None or (new and (agent in self.resumed or agent.is_elsewhere(given))):
             agent = Agent(name=name, **{k: given.values[k] for k in ("cwd",) if k in given.values})
-        agent.use(Source(given.name, {**given.values, "name": name}))
+        with self.closing_unused(agent):
+            self.give(agent)
         return agent
+
+    def give(self, agent: Agent) -> None:
+        """Give an agent the notebook's settings, but the `cwd` for which it has `resumed` another.
+
+        Raises:
+            FatalError: one of them is invalid, or names another workspace.
+        """
+        given = self.given()
+        values = {**given.values, "name": agent.name}
+        if self.resumed.get(agent) == self.settings.cwd:
+            values.pop("cwd", None)
+        agent.use(Source(given.name, values))
 
     def begin_with(self, agent: Agent) -> None:
         """End the conversation of the agent's name; go on with this agent, new or the same.

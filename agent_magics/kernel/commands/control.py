@@ -151,13 +151,13 @@ def _history_line(item: Any) -> str:
     return ""
 
 
-def _reset(_notebook: NotebookAgents, agent: Agent) -> str:
+def _reset(notebook: NotebookAgents, agent: Agent) -> str:
     """Begin a new conversation; approvals for the session end."""
     if agent.session.busy:
         raise FatalError(
             f"Agent {agent.name!r} is at work; stop it first: %agent stop {agent.name}."
         )
-    agent.reset()
+    notebook.agent_named(agent.name, new=True)
     return f"Agent {code_span(agent.name)} begins a new conversation."
 
 

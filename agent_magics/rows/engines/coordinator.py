@@ -320,8 +320,6 @@ class Coordinator:
     async def _seat(self) -> None:
         try:
             await self._engine.seat(self._invite, self._join)
-        except FatalError as error:
-            self._fail(error)
         except Exception as error:  # of the cluster or the executor; without seats the map waits
             self._fail(FatalError(own_or_typed_message(error)))
 

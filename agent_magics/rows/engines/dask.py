@@ -8,8 +8,9 @@ worker that it has lost, and gives it up at the fourth.
 import asyncio
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -58,10 +59,8 @@ class DaskEngine:
 
     def workers(self) -> int:
         """See `Engine.workers`."""
-        try:
+        with self._telling():
             return len(self.addresses())
-        except Exception as error:
-            raise self._no_seat(error) from None
 
     async def listen(self, serve: Serve) -> tuple[asyncio.Server, str]:
         """See `Engine.listen`: where the scheduler reaches this machine, workers do too."""
@@ -82,12 +81,8 @@ class DaskEngine:
     async def seat(self, invite: Callable[[], Invitation], joined: Joined) -> None:
         """See `Engine.seat`."""
         while True:
-            try:
+            with self._telling():
                 await asyncio.to_thread(self._look, invite)
-            except FatalError:
-                raise
-            except Exception as error:
-                raise self._no_seat(error) from None
             await asyncio.sleep(LOOK)
 
     def _look(self, invite: Callable[[], Invitation]) -> None:
@@ -165,18 +160,22 @@ class DaskEngine:
                 ended.set_exception(error)
                 ended.exception()  # looked at, also where nobody waits any more
 
-        try:
+        with self._telling():
             seat = await asyncio.to_thread(self._submit, "", task, invitation, given)
-        except Exception as error:  # also of what is pickled
-            raise self._no_seat(error) from None
         seat.add_done_callback(tell)
         return ended
 
-    def _no_seat(self, error: Exception) -> FatalError:
-        """Return what people are told of an error of the client's, which may have any class."""
-        if self.client.status != "running":
-            return FatalError(NO_CLIENT)
-        return FatalError(NO_SEAT.format(error=clause(typed_message(error))))
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Tell people of errors of the client, or of what is pickled, which may have any class."""
+        try:
+            yield
+        except FatalError:
+            raise
+        except Exception as error:
+            is_there = self.client.status == "running"
+            words = NO_SEAT.format(error=clause(typed_message(error))) if is_there else NO_CLIENT
+            raise FatalError(words) from None
 
     async def close(self) -> None:
         """See `Engine.close`."""

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.support.kernels.cells import AGENTS, scripted
+from tests.support.kernels.cells import AGENTS, GATE, scripted
 from tests.support.kernels.driver import Kernel
 
 ID = f"{AGENTS}['default'].session.conversation.id"
+WORKS_IN = f"{AGENTS}['default'].config.cwd"
 
 
 @pytest.fixture
@@ -219,7 +220,7 @@ def test_a_conversation_of_another_workspace_goes_on_there(place: Path) -> None:
     there.mkdir()
     other = f"Agent(ScriptedModel(['Seen.']), cwd={str(there)!r})"
     with kernel_in(place) as kernel:
-        kernel.run(scripted("'One.'"))
+        kernel.run(scripted("'One.'") + scripted("'Two.'", name="trial"))
         kernel.run(f"other = {other}\nother.run_sync('Look.')\nfound = other.conversation_id")
         kernel.run(f"%config AgentMagics.cwd = {str(place)!r}")
         assert kernel.run("%%agent\nCount.\n").status == "ok"
@@ -234,7 +235,63 @@ def test_a_conversation_of_another_workspace_goes_on_there(place: Path) -> None:
         assert (
             kernel.value(f"{agent}.conversation_id, str({agent}.config.cwd)") == f"{found} {there}"
         )
+        assert "Two." in kernel.run("%%agent --name trial\nCount.\n").text  # where it was
+        assert kernel.run("%agent fork --name other").status == "ok"
+        assert kernel.run("%agent status other").status == "ok"
         assert "Resumed: `Count.`" in kernel.run(f"%agent resume {mine}").text
+
+
+def test_the_next_conversation_begins_in_the_workspace_of_the_notebook(place: Path) -> None:
+    there = place / "there"
+    there.mkdir()
+    other = f"Agent(ScriptedModel(['Seen.']), cwd={str(there)!r})"
+    with kernel_in(place) as kernel:
+        kernel.run(scripted("'One.'"))
+        kernel.run(f"with {other} as other:\n    other.run_sync('Look.')")
+        found = kernel.value("other.conversation_id").strip("'")
+        for setting in ("", f"%config AgentMagics.cwd = {str(place)!r}"):
+            kernel.run(setting)
+            for new in ("%agent reset", "%%agent --new --name default\nGo on.\n"):
+                assert "Resumed: `Look.`" in kernel.run(f"%agent resume {found}").text
+                assert kernel.value(WORKS_IN) == str(there)
+                kernel.run(new)  # the cell ends without a model
+                assert kernel.value(WORKS_IN) == str(place), (setting, new)
+                assert found not in kernel.value(ID)
+
+
+# Notes of each agent that is closed, where it works.
+NOTE_CLOSED = """
+closed, close = [], Agent.close
+
+def note(agent):
+    closed.append(str(agent.config.cwd))
+    close(agent)
+
+Agent.close = note
+"""
+
+
+def test_a_new_agent_of_a_cell_that_never_began_is_closed(place: Path) -> None:
+    there = place / "there"
+    there.mkdir()
+    (there / "bad.png").write_bytes(b"no picture")
+    elsewhere = f"%config AgentMagics.cwd = {str(there)!r}"
+    with kernel_in(place) as kernel:
+        kernel.run(scripted("Call('wait_for_gate')", "'Ok.'") + GATE + NOTE_CLOSED)
+        cell = "%%agent --tools wait_for_gate --approval never --background"
+        assert kernel.run(f"{cell}\nWait.\n").status == "ok"
+        kernel.run(f"await reached.wait()\n{elsewhere}")
+        refused = kernel.run("%%agent --new\nLook ![](bad.png)\n")
+        assert "bad.png" in refused.text and kernel.value("closed") == f"[{str(there)!r}]"
+        assert kernel.run(f"{cell} --new\nNever.\n").status == "ok"
+        kernel.run("%config AgentMagics.cwd = '.'")
+        assert kernel.value("closed") == f"[{str(there)!r}]"
+        kernel.run("%agent stop --all")
+        assert kernel.run("%%agent\nGo on.\n").status == "ok"
+        assert kernel.value("closed") == str([str(there)] * 2)
+        kernel.run(f"{elsewhere}\n%config AgentMagics.hooks = ['none.py']")
+        assert kernel.run("%%agent --name trial\nGo on.\n").error == "UsageError"
+        assert kernel.value("closed") == str([str(there)] * 3)
 
 
 def test_a_rewind_of_another_conversation_is_not_redone(place: Path) -> None:

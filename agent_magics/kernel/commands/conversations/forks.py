@@ -16,6 +16,8 @@ def _fork(notebook: NotebookAgents, turn: int | None = None, *, name: str = "") 
     if name in notebook.agents:
         raise FatalError(f"There is an agent {name!r} already; choose another --name.")
     notebook.agents[name] = child = parent.fork(turn, name=name)
+    if parent in notebook.resumed:
+        notebook.resumed[child] = notebook.resumed[parent]
     known = len(child.session.conversation.history.turns)
     cell = code_span(f"%%agent --name {shlex.quote(name)}")
     return (

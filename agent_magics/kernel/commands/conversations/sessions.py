@@ -103,17 +103,11 @@ def _what_went(conversation: Conversation) -> list[str]:
 def _resumed_elsewhere(notebook: NotebookAgents, chosen: RecordedConversation) -> Agent:
     """Resume a conversation in its own workspace; return its agent, now the notebook's own."""
     agent = Agent(name=notebook.settings.name, cwd=chosen.cwd)
-    before = notebook.settings.cwd
+    notebook.resumed[agent] = notebook.settings.cwd
     with notebook.closing_unused(agent):
-        try:
-            if "cwd" in notebook.given().values:  # which would keep it where it was
-                notebook.settings.cwd = chosen.cwd
-            agent.use(notebook.given())
-            agent.session.resume(chosen.id, notebook.shell.user_ns)
-            notebook.begin_with(agent)
-        except BaseException:
-            notebook.settings.cwd = before
-            raise
+        notebook.give(agent)
+        agent.session.resume(chosen.id, notebook.shell.user_ns)
+        notebook.begin_with(agent)
     return agent
 
 
