@@ -8,6 +8,7 @@ import pytest
 
 from agent_magics.engine.thread import shared_engine
 from agent_magics.exec.servers import LogRing
+from agent_magics.mcp.client import status as status_module
 from agent_magics.mcp.environment import McpEnvironment
 from agent_magics.mcp.server_secrets import Redactor
 from agent_magics.mcp.transports import bodies
@@ -85,13 +86,16 @@ def test_a_server_that_fails_says_how(server):
 
 
 @pytest.mark.parametrize("needed", ["by a cell", "by a call"], ids=str.split)
-def test_nobody_listens_at_first(needed):
+def test_nobody_listens_at_first(needed, monkeypatch):
+    monkeypatch.setattr(status_module, "_FIRST_PAUSE", 0)
     with HttpServer() as gone:
         given = config(gone)
     with McpWorld(given) as world:
         state = world.until_status(McpStatus.FAILED)
         assert "could not be started: it cannot be reached: " in state.message
-        assert state.message.endswith("It is tried again when it is next needed.")
+        assert state.message.endswith(
+            "It is tried again later, when it is needed; at once by %agent mcp restart small."
+        )
         with HttpServer(port=gone.port):
             if needed == "by a cell":
                 world.manager.start()
