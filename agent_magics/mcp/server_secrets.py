@@ -5,7 +5,13 @@ from collections.abc import Iterable, Mapping
 from urllib.parse import unquote, unquote_plus, urlsplit
 
 from agent_magics.protocol.mcp import McpServerConfig
-from agent_magics.text.secrets import SECRET_NAME, secrets_in, split_arguments
+from agent_magics.text.secrets import (
+    PLAIN_WORDS,
+    SECRET_NAME,
+    is_secret,
+    secrets_in,
+    split_arguments,
+)
 
 REDACTED = "[redacted]"
 _SHORTEST = 6  # characters; shorter texts occur by chance
@@ -14,6 +20,9 @@ _SHORTEST_ARGUMENT = 8  # characters, for those that only seem so: `--auth oauth
 # Folders, numbers, booleans, schemes of a header: common texts that are not secrets.
 _HARMLESS = re.compile(
     r"[/~.][^\s:@]*|[\d.]+|true|false|yes|no|on|off|password|bearer|digest|apikey", re.I
+)
+_SCHEME = re.compile(
+    r"(?:bearer|basic|digest|negotiate|ntlm|token|api-?key|googlelogin|aws4-hmac-sha256)\s+", re.I
 )
 
 
@@ -83,12 +92,20 @@ class Redactor:
                 self._learn(each, sure=len(each) >= _SHORTEST_ARGUMENT)
 
     def _learn_header(self, name: str, value: str) -> None:
-        is_secret = bool(SECRET_NAME.search(name))
-        for word in value.split()[-1:]:  # `Bearer X`
-            self._learn(word, sure=is_secret)
-        for part in re.split(r"[\s;,]+", value) if is_secret else ():  # `name=X; other=Y`
-            self._learn_likely(part)
-            self._learn_likely(part.partition("=")[2])
+        for word in value.split()[-1:]:
+            self._learn(word, sure=False)
+        if not SECRET_NAME.search(name):
+            return
+        parts = re.split(r"[\s;,]+", _SCHEME.sub("", value.strip(), count=1))
+        is_one, is_taken_apart = len(parts) == 1, is_secret(name, value)
+        for part in parts if is_one or is_taken_apart else ():  # `name=X; other=Y`
+            named = part.partition("=")[2]
+            is_pair = bool(named.strip("="))  # and no base64, which "=" may end
+            secret = (named if is_pair else part).strip("\"'")
+            if is_one and is_taken_apart and not is_pair:
+                self.add(secret)
+            if not PLAIN_WORDS.fullmatch(secret[:1].lower() + secret[1:]):
+                self._learn_likely(secret)
 
     def _learn_address(self, url: str) -> None:
         try:

@@ -31,13 +31,35 @@ _SECRET_WITHIN = re.compile(
     r"|(?:pg|my|mysql|smtp|ftp)pass\W*\Z",
     re.IGNORECASE,
 )
-_PLAIN_WORDS = re.compile(r"\W*[a-z]+(?:[_-][a-z]+|[A-Z][a-z]+)*\W*")
-# Labels of what a form asks for. Words of a language: "key" alone may be a key of a table.
+PLAIN_WORDS = re.compile(r"\W*[a-z]+(?:[_-][a-z]+|[A-Z][a-z]+)*\W*")
+# What a form asks for. Words of a language: "key" alone may be a key of a table.
 # "Servers MUST NOT use form mode elicitation to request sensitive information": MCP, 2025-11-25.
-_SECRET_FIELD = re.compile(
-    r"pass[ _-]?(word|wd|phrase|code)|(api|access|private|secret|ssh)[ _-]?key|secret|credential"
-    r"|(access|auth|bearer|api|refresh|personal)[ _-]?token|token\W*$",
+_SECRET_WORDS = (
+    r"pass[ _-]?(?:word|wd|phrase|code)|(?:api|access|private|secret|ssh)[ _-]?key"
+    r"|secret(?!ar)|credential|(?:access|auth|bearer|api|refresh|personal)[ _-]?token"
+)
+_SECRET_NUMBER = re.compile(_SECRET_WORDS, re.IGNORECASE)
+_SECRET_LABEL = re.compile(rf"{_SECRET_WORDS}|token\W*$", re.IGNORECASE)
+# Tokens of pages and of language models.
+_ORDINARY_TOKEN = re.compile(
+    r"(?<![^\W_])(?:(?:(?:next|prev|previous)[\W_]*)?page|next|prev|previous|continuation|sync"
+    r"|resume|csrf|xsrf|start|stop|end|eos|bos|pad|unk|cls|sep|mask)[\W_]*token",
     re.IGNORECASE,
+)
+# "Enter your user name and password", "Your token, please"; not "Enter the name of the secret".
+_SECRET_REQUEST = re.compile(
+    r"(?:(?<!not )(?<!never )(?<!n['\u2019]t )"
+    r"\b(?:enter|type|paste|provide|supply|give|send|share|tell"
+    r"|(?:need|what(?:['\u2019]s| is| are)) your)"
+    r"|^\W*your)\b"
+    r"(?:[^\w.!?;\n]+(?!(?:of|for|to|about|with|without|from|where|which|whose)\b)\w+){0,6}?"
+    rf"[^\w.!?;\n]+\w*?(?:{_SECRET_WORDS}|token(?=s?\b))s?+"
+    r"(?!(?:['\u2019]s)?\s+(?:name|id|count|limit|type|polic))",
+    re.IGNORECASE,
+)
+# A text that is a label: "GitHub API key:".
+_SECRET_ALONE = re.compile(
+    rf"\W*(?:\w+\s+){{0,2}}\w*?(?:{_SECRET_WORDS}|token)s?\W*", re.IGNORECASE
 )
 
 
@@ -50,9 +72,20 @@ class Secrets(tuple[str, ...]):
         return f"<{len(self)} secrets>"
 
 
-def asks_for_secret(label: str) -> bool:
+def asks_for_secret(label: str, *, is_number: bool = False) -> bool:
     """Tell whether a form's field of this label asks for a secret, however the label is spelt."""
-    return bool(_SECRET_FIELD.search(as_latin(label)))
+    pattern = _SECRET_NUMBER if is_number else _SECRET_LABEL
+    return bool(pattern.search(_without_ordinary_tokens(label)))
+
+
+def requests_secret(text: str) -> bool:
+    """Tell whether sentences beside a form's field request a secret; others may speak of some."""
+    text = _without_ordinary_tokens(text)
+    return bool(_SECRET_REQUEST.search(text) or _SECRET_ALONE.fullmatch(text))
+
+
+def _without_ordinary_tokens(text: str) -> str:
+    return _ORDINARY_TOKEN.sub("", as_latin(text))
 
 
 # Behind an escape of JSON, whose letter or digit belongs to no word: arguments of a call are JSON
@@ -100,22 +133,22 @@ def split_arguments(args: Sequence[str]) -> Iterator[tuple[str, str]]:
     option = ""
     for word in args:
         named = _NAMED_VALUE.fullmatch(word)
-        if named and _is_secret(named[1], named[2]):
+        if named and is_secret(named[1], named[2]):
             shown = named[1]
         else:
             is_value = bool(option) and not word.startswith("--")
-            shown = "" if is_value and _is_secret(option, word) else word
+            shown = "" if is_value and is_secret(option, word) else word
         yield shown, word[len(shown) :]
         option = word if word.startswith("-") and not named else ""
 
 
-def _is_secret(name: str, value: str) -> bool:
-    """Tell whether the value of an argument of this name is a secret."""
+def is_secret(name: str, value: str) -> bool:
+    """Tell whether the value of an argument or header of this name is a secret."""
     if _SECRET_ARGUMENT.search(name):
         return True
     if _SECRET_WITHIN.search(name) and re.search(r"\d", value) and re.search(r"[^\W\d_]", value):
         return True
-    is_plain = _KEY_OF_TABLE.search(name) or _PLAIN_WORDS.fullmatch(value)
+    is_plain = _KEY_OF_TABLE.search(name) or PLAIN_WORDS.fullmatch(value)
     return bool(_PERHAPS_SECRET.search(name)) and not is_plain
 
 
@@ -124,5 +157,5 @@ def secrets_in(text: str) -> list[str]:
     and known keys.
     """
     passwords = [word for user, word in ADDRESS_PASSWORD.findall(text) if word != user]
-    named = [value for name, value in _PAIR.findall(text) if _is_secret(name, value)]
+    named = [value for name, value in _PAIR.findall(text) if is_secret(name, value)]
     return [*passwords, *named, *re.findall(KEY_SHAPES, text)]

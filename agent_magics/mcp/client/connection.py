@@ -16,7 +16,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from agent_magics._version import __version__
 from agent_magics.exec.servers import LogRing
 from agent_magics.mcp.client.calls import Calls, check_sent
-from agent_magics.mcp.client.faults import NO_RESULT, core_of, describe, meaning_of
+from agent_magics.mcp.client.faults import NO_RESULT, core_of, describe, meaning_of, wants_login
 from agent_magics.mcp.client.listing_filter import ListingFilter
 from agent_magics.mcp.client.results import contents_of, message_of, prompt_of, resource_of
 from agent_magics.mcp.client.schemas import MOST_TOOLS
@@ -160,7 +160,7 @@ class McpLink:
 
     def what_failed(self, error: BaseException) -> str:
         """Record an error that ended the connection; describe it in a few words."""
-        self.unauthorized = self.unauthorized or self._transport.unauthorized
+        self.unauthorized = self.unauthorized or wants_login(error)
         status, words = self._transport.status, describe(error)
         return words if words.startswith(status) else ": ".join(filter(None, (status, words)))
 
@@ -285,7 +285,7 @@ class McpLink:
 
     def _end(self) -> None:
         self.over = True
-        self.unauthorized = self._transport.unauthorized
+        self.unauthorized = self.unauthorized or self._transport.unauthorized
         self._ring()
 
     @contextmanager
@@ -300,7 +300,8 @@ class McpLink:
             raise RespondToModel(f"{what}: {describe(error)}.") from None
 
     def _meaning_of(self, error: MCPError, what: str) -> Exception:
-        if self._transport.unauthorized:
+        if wants_login(error) or self._transport.unauthorized:
+            self.unauthorized = True
             self._end()
             return LoginNeeded()
         meaning = meaning_of(error, self._config.name, what)

@@ -8,7 +8,13 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from agent_magics.mcp.endings import LinkLost
-from agent_magics.mcp.transports.bodies import HTTP_STATUS, SESSION_GONE, STAND_IN, UNREACHED
+from agent_magics.mcp.transports.bodies import (
+    HTTP_STATUS,
+    SESSION_GONE,
+    STAND_IN,
+    UNAUTHORIZED,
+    UNREACHED,
+)
 from agent_magics.protocol.errors import RespondToModel, clause
 from agent_magics.text.brief import brief_line
 
@@ -60,6 +66,14 @@ def core_of(error: BaseException) -> BaseException:
 def is_loss(error: MCPError) -> bool:
     """Tell whether the connection ended before an answer arrived."""
     return error.error.code == types.CONNECTION_CLOSED and error.error.message == CLOSED
+
+
+def wants_login(error: BaseException) -> bool:
+    """Tell whether a request was refused because the server requires a (new) login."""
+    core = core_of(error)
+    if not isinstance(core, MCPError) or core.error.data != STAND_IN:
+        return False
+    return core.error.message.startswith(UNAUTHORIZED)
 
 
 def mark_own_words(message: object) -> None:

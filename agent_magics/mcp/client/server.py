@@ -84,6 +84,7 @@ class McpServer:
     async def enable(self) -> None:
         """Start a server that is disabled or was stopped; returns when its start has begun."""
         async with self._switching:
+            self.standing.forget_failures()
             self.start()
 
     async def disable(self) -> None:
@@ -92,6 +93,7 @@ class McpServer:
 
     async def restart(self) -> None:
         """Stop the server and start it again, resetting the count of its crashes."""
+        self.standing.forget_failures()
         await self._end(self.start)
 
     async def close(self) -> None:
@@ -275,9 +277,10 @@ class McpServer:
 
     def _way_back(self) -> str:
         """Return what starts it again, as a sentence."""
+        restart = f"%agent mcp restart {self.config.name}"
         if self.config.url is not None:
-            return "It is tried again when it is next needed."
-        return f"It is not started again by itself: %agent mcp restart {self.config.name}."
+            return f"It is tried again later, when it is needed; at once by {restart}."
+        return f"It is not started again by itself: {restart}."
 
     def _show(self, link: "McpLink") -> None:
         self.standing.become(

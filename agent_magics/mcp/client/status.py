@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -17,6 +18,8 @@ _NOT_RUNNING = {
     McpStatus.STOPPED: "is not running.",
     McpStatus.DISABLED: "is disabled; the person can enable it.",
 }
+# Seconds before a server that failed is tried again: first, doubled with each failure, and at most.
+_FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 300.0
 _LOG = logging.getLogger("agent_magics")
 
 
@@ -36,6 +39,7 @@ class Standing:
         self._config = config
         self._redact = redact
         self._changed = changed
+        self.forget_failures()
         self._changed_event = asyncio.Event()  # replaced with every change
         status = McpStatus.STOPPED if config.enabled else McpStatus.DISABLED
         self.state = McpServerState(config, status, self.sentence(_NOT_RUNNING[status]))
@@ -47,8 +51,15 @@ class Standing:
 
     @property
     def may_be_back(self) -> bool:
-        """Whether it failed, and may be there again: what an address leads to changes by itself."""
-        return self.status is McpStatus.FAILED and self._config.url is not None
+        """Whether it failed a while ago, and may be there again: what an address leads to changes
+        by itself.
+        """
+        failed = self.status is McpStatus.FAILED and self._config.url is not None
+        return failed and time.monotonic() >= self._again_at
+
+    def forget_failures(self) -> None:
+        """Let its next failure be told in any case, and be followed by a short pause."""
+        self._pause, self._again_at, self._told = _FIRST_PAUSE, 0.0, ""
 
     def announce(self) -> bool:
         """Set the state to starting, if it is to be started; from any thread."""
@@ -71,13 +82,26 @@ class Standing:
         self.become(McpStatus.NEEDS_LOGIN, self._wants_login())
 
     def become(self, status: McpStatus, predicate: str = "", **more: Any) -> None:
-        """Set a new state with a sentence about it, and notify everybody."""
+        """Set a new state with a sentence about it, and notify everybody.
+
+        Those who do not wait for a change are told no failure twice, nor that a server is tried
+        again whose failure they know.
+        """
         if status is not McpStatus.READY and status not in _WAITING:
             more = {"tools": (), "left_out": (), **more}
         message = self._redact(self.sentence(predicate)) if predicate else ""
         self.state = replace(self.state, status=status, message=message, **more)
         event, self._changed_event = self._changed_event, asyncio.Event()
         event.set()
+        if status is McpStatus.READY:
+            self.forget_failures()
+        elif status is McpStatus.FAILED:
+            self._again_at = time.monotonic() + self._pause
+            self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+        if self._told and (status is McpStatus.STARTING or message == self._told):
+            return
+        if status is McpStatus.FAILED:
+            self._told = message
         try:
             self._changed(self.state)
         except Exception:

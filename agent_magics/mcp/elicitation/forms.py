@@ -16,7 +16,7 @@ from typing import Any, TypeGuard
 from urllib.parse import quote, urlsplit
 
 from agent_magics.protocol.items import JsonMapping, JsonObject
-from agent_magics.text.secrets import asks_for_secret
+from agent_magics.text.secrets import asks_for_secret, requests_secret
 
 FORMATS = ("email", "uri", "date", "date-time")
 _EXAMPLES = {
@@ -101,7 +101,7 @@ def form_fields(schema: JsonMapping, message: str = "") -> tuple[FormField, ...]
 
     Args:
         schema: what the server sent.
-        message: the text above the form; above a single field it is what this field asks for.
+        message: the text above the form.
 
     Raises:
         UnusableForm: it is not one that the protocol allows.
@@ -114,18 +114,21 @@ def form_fields(schema: JsonMapping, message: str = "") -> tuple[FormField, ...]
         raise UnusableForm("it requires fields that it does not describe")
     if len(properties) > MOST_FIELDS:
         raise UnusableForm(f"it has {len(properties)} fields; {MOST_FIELDS} are the most")
-    asked = message if len(properties) == 1 else ""
-    return tuple(_field(name, one, name in required, asked) for name, one in properties.items())
+    fields = tuple(_field(name, one, name in required) for name, one in properties.items())
+    if any(one.kind == "text" for one in fields) and requests_secret(message):
+        raise UnusableForm("its message asks for a secret, which no form of a server may do")
+    return fields
 
 
-def _field(name: str, schema: object, required: bool, asked: str) -> FormField:
+def _field(name: str, schema: object, required: bool) -> FormField:
     if not isinstance(schema, Mapping):
         raise UnusableForm(f"field {name!r} is not described")
     schema = _without_null(schema)
     kind, options = _kind_of(name, schema)
     title, description = _text(schema.get("title")) or name, _text(schema.get("description"))
-    labels = (name, title, description, asked) if kind == "text" else (name, title)
-    if kind in ("text", "number", "integer") and any(map(asks_for_secret, labels)):
+    is_text, is_number = kind == "text", kind in ("number", "integer")
+    asks = any(asks_for_secret(label, is_number=is_number) for label in (name, title))
+    if ((is_text or is_number) and asks) or (is_text and requests_secret(description)):
         raise UnusableForm(f"field {name!r} asks for a secret, which no form of a server may do")
     lowest, highest = {
         "text": ("minLength", "maxLength"),

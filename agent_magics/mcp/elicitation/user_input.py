@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from agent_magics.mcp.elicitation.forms import FormField, UnusableForm
 from agent_magics.protocol.events import UserQuestion
-from agent_magics.text.secrets import asks_for_secret
+from agent_magics.text.secrets import asks_for_secret, requests_secret
 
 # Limits of what a person can still read at a glance; lengths in characters.
 MOST_QUESTIONS, MOST_CHOICES = 4, 20
@@ -59,7 +59,7 @@ def _problem(question: UserQuestion, labels: Sequence[str]) -> str:
         return f"options: expected at most {MOST_CHOICES}, with different labels"
     if not labels and not question.free_text:
         return "it has no options, so free_text must be true"
-    asked = (question.id, question.header, question.question)
-    if question.free_text and any(map(asks_for_secret, asked)):
+    labels_ask = any(map(asks_for_secret, (question.id, question.header)))
+    if question.free_text and (labels_ask or requests_secret(question.question)):
         return "no form may ask for a secret; where it asks none, give options and free_text=false"
     return ""

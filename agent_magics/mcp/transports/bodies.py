@@ -17,6 +17,7 @@ from agent_magics.protocol.errors import clause
 
 MOST_OF_ONE = 64 * 1024 * 1024  # bytes of one answer
 HTTP_STATUS = "HTTP status"  # how an error begins that stands in for the body of an HTTP error
+UNAUTHORIZED = f"{HTTP_STATUS} 401"  # how one begins whose request needs a (new) login
 UNREACHED = "it cannot be reached"  # how an error begins whose request was certainly not sent
 SESSION_GONE = "it has forgotten the session"
 # The data of errors that stand in for an answer: no server knows it, so none can say it.
@@ -44,7 +45,8 @@ async def limit_body(response: httpx2.Response) -> None:
 def name_status(response: httpx2.Response, reason: str = "") -> None:
     """Give an HTTP error a body that says its status, where its own is no error of the protocol.
 
-    The SDK would report all of them as "Server returned an error response".
+    The SDK would report all of them as "Server returned an error response". A 401 is always named:
+    what it means is told by the status.
 
     Args:
         response: any; only that of an error is changed.
@@ -60,9 +62,8 @@ def name_status(response: httpx2.Response, reason: str = "") -> None:
         code, reason = types.INVALID_REQUEST, SESSION_GONE
     if reason:
         message = f"{message}: {reason}"
-    is_json = not reason and response.headers.get("content-type", "").lower().startswith(
-        "application/json"
-    )
+    given = response.headers.get("content-type", "").lower()
+    is_json = not reason and status != 401 and given.startswith("application/json")
     response.headers["content-type"] = "application/json"
     response.stream = _ErrorBody(response.stream, _error(code, message), is_json=is_json)
 

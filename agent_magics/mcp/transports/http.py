@@ -37,7 +37,8 @@ class HttpTransport:
     """A connection over HTTP with the SDK's interface: two streams of messages.
 
     Attributes:
-        unauthorized: whether the server requires a (new) login.
+        unauthorized: whether it ended because the server requires a (new) login; where requests
+            are answered one by one, their errors say it.
         ending: how it ended, in a few words; "" where unknown.
     """
 
@@ -61,7 +62,7 @@ class HttpTransport:
         self._auth: httpx2.Auth | None = None
         self._headers = dict(config.headers)
         self._failed: int | None = None
-        self.unauthorized = False
+        self.unauthorized = False  # set with SSE only
 
     @property
     def status(self) -> str:
@@ -140,7 +141,9 @@ class HttpTransport:
         # The stream of messages beside the answers, and the end of a session, may fail alone.
         if response.request.method == "POST" or self._config.transport == "sse":
             self._failed = status if status >= 400 else None
-            self.unauthorized |= status == _UNAUTHORIZED
+        if status >= 400 and self._config.transport == "sse":  # after one the SDK sends no more
+            self.unauthorized = status == _UNAUTHORIZED
+            self._on_over()
         reason = ""
         if scope := lacking_scope(response):
             reason = f"it needs the scope {scope!r}"

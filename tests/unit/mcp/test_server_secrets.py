@@ -147,6 +147,10 @@ def test_what_looks_like_a_key_is_taken_out():
         ("Cookie", f"session={SECRET}; theme=dark"),
         ("X-Api-Key", f"{SECRET} extra"),
         ("X-Auth", f"{SECRET},v2"),
+        ("X-Auth-Session", SECRET),
+        ("Authorization", f"Custom {SECRET}"),
+        ("Authorization", f'Digest username="ada", response="{SECRET}"'),
+        ("Authorization", f"AWS4-HMAC-SHA256 SignedHeaders=host, Signature={SECRET}"),
     ],
 )
 def test_a_secret_anywhere_in_a_header_is_taken_out(name, value):
@@ -154,6 +158,30 @@ def test_a_secret_anywhere_in_a_header_is_taken_out(name, value):
     assert SECRET in redact.secrets
     assert SECRET not in redact(value)
     assert redact("Bearer and Digest") == "Bearer and Digest"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "secrets"),
+    [
+        ("Cookie", f"sid={SECRET}; theme=standard; consent=accepted", (SECRET,)),
+        (
+            "Authorization",
+            f"AWS4-HMAC-SHA256 SignedHeaders=host;range, Signature={SECRET}",
+            (SECRET,),
+        ),
+        ("Authorization", f"Negotiate {SECRET}", (SECRET,)),
+        ("Authorization", f"GoogleLogin auth={SECRET}", (SECRET,)),
+        ("Authorization", f"Federated {SECRET}", (SECRET,)),
+        ("Authorization", "Basic YWRhOnNlc2FtZQ==", ("YWRhOnNlc2FtZQ==",)),
+        ("Authorization", "Bearer correct-horse", ("correct-horse",)),
+        ("X-Auth-Scopes", "default, analysis, customers", ()),
+        ("X-Auth-Scopes", "customers", ()),
+        ("X-Auth", "kerberos", ()),
+    ],
+)
+def test_ordinary_words_of_a_header_are_no_secrets(name, value, secrets):
+    redact = Redactor(McpServerConfig("s", url="https://x.org", headers={name: value}), {})
+    assert redact.secrets == secrets
 
 
 @pytest.mark.parametrize("value", ["ab%2Fcd%2Bef12345", "ab+cd+ef12345"])

@@ -4,7 +4,7 @@ import mcp_types as types
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from agent_magics.mcp.client.faults import describe, meaning_of
+from agent_magics.mcp.client.faults import describe, meaning_of, wants_login
 from agent_magics.mcp.endings import LinkLost
 from agent_magics.mcp.transports.bodies import SESSION_GONE, STAND_IN
 
@@ -100,3 +100,19 @@ def test_a_request_without_its_session_was_not_taken():
     meaning = meaning_of(gone, "s", "it")
     assert isinstance(meaning, LinkLost)
     assert not meaning.taken
+
+
+@pytest.mark.parametrize(
+    ("message", "data", "wanted"),
+    [
+        ("HTTP status 401", STAND_IN, True),
+        ("HTTP status 401, Retry-After: 30", STAND_IN, True),
+        ("HTTP status 403", STAND_IN, False),
+        ("HTTP status 401", None, False),
+    ],
+)
+def test_the_error_of_a_request_says_whether_a_login_is_wanted(message, data, wanted):
+    error = MCPError(code=types.INTERNAL_ERROR, message=message, data=data)
+    assert wants_login(error) is wanted
+    assert wants_login(ExceptionGroup("of a task", [error])) is wanted
+    assert not wants_login(ValueError(message))

@@ -381,6 +381,10 @@ def test_what_any_client_answers_is_checked_before_it_is_sent(text, content):
         {"password": {"type": "integer"}},
         {"github_token": {"type": "string"}},
         {"hfToken": {"type": "string"}},
+        {"backend_token": {"type": "string"}},
+        {"send token": {"type": "string"}},
+        {"Slack bot token": {"type": "string"}},
+        {"x": {"type": "string", "title": "your token"}},
         {"x": {"type": "string", "title": "GitHub token:"}},
         {"x": {"type": "string", "description": "Paste your API key here"}},
     ],
@@ -390,12 +394,70 @@ def test_a_form_that_asks_for_a_secret_is_refused(field):
         form_fields({"properties": field})
 
 
-def test_what_is_said_above_a_single_field_is_what_it_asks_for():
-    said = "Please enter your API key."
+REQUESTS = [
+    "Please enter your API key.",
+    "Enter your user name and password:",
+    "To go on, type the passphrase of your key here",
+    "Paste your GitHub token.",
+    "What are your credentials?",
+    "Tell us your access token!",
+    "What\u2019s your password",
+    "Enter your openai_api_key",
+    "Enter github_token and hfTokens",
+    "For this we need your password.",
+    "Your password, please?",
+    "GitHub API key:",
+    "token",
+    "We lost it. Provide the \uff30\uff41\uff53\uff53word again.",
+]
+NO_REQUESTS = [
+    "Which repository should be scanned for leaked secrets?",
+    "Name of the Kubernetes secret to read",
+    "What should the new access token be called?",
+    "Please confirm your name. We never ask for your password.",
+    "Do not enter your password here.",
+    "Don\u2019t share passwords here.",
+    "Enter the name of the secret.",
+    "Enter the secret's name.",
+    "Give the tokenizer a name.",
+    "Give the type of secrets name",
+    "Enter the API keys name",
+    "Paste the next page token",
+    "Where is the password kept?",
+    "Type the secretary's room",
+]
+
+
+@pytest.mark.parametrize("said", REQUESTS)
+def test_sentences_that_request_a_secret_are_refused(said):
+    for properties in ({"value": TEXT}, {"name": TEXT, "ready": {"type": "boolean"}}):
+        with pytest.raises(UnusableForm, match="asks for a secret"):
+            fields_of(Elicitation("s", said, {"properties": properties}))
     with pytest.raises(UnusableForm, match="asks for a secret"):
-        fields_of(Elicitation("s", said, {"properties": {"value": TEXT}}))
-    for properties in ({"ready": {"type": "boolean"}}, {"name": TEXT, "place": TEXT}):
-        assert fields_of(Elicitation("s", said, {"properties": properties}))
+        form_fields({"properties": {"value": {**TEXT, "description": said}}})
+    assert fields_of(Elicitation("s", said, {"properties": {"ready": {"type": "boolean"}}}))
+
+
+@pytest.mark.parametrize("said", NO_REQUESTS)
+def test_sentences_may_speak_of_secrets(said):
+    properties = {"value": {**TEXT, "description": said}}
+    assert fields_of(Elicitation("s", said, {"properties": properties}))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("page_token", "next_token", "nextPageToken", "next token", "eos_token", "sep_token"),
+        *("continuation_token", "sync-token", "secretary"),
+    ],
+)
+def test_an_ordinary_token_is_no_secret(name):
+    assert form_fields({"properties": {name: TEXT}})[0].name == name
+
+
+def test_a_number_may_be_a_token():
+    for name in ("token", "eos_token", "Last token"):
+        assert form_fields({"properties": {name: {"type": "integer"}}})[0].name == name
 
 
 @pytest.mark.parametrize("name", ["token_count", "keyword", "passenger", "key", "author"])

@@ -56,6 +56,11 @@ def test_a_question_that_cannot_be_asked_is_refused_in_one_sentence(
     assert "\n" not in str(refused.value)
 
 
+def test_a_question_may_speak_of_secrets() -> None:
+    asked = UserQuestion("a", "Which repository should be scanned for leaked secrets?")
+    assert question_fields([asked])
+
+
 def test_options_alone_may_be_about_secrets() -> None:
     kept = UserQuestion("a", "Where is the password kept?", options=OPTIONS, free_text=False)
     assert question_fields([kept])[0].kind == "choice"

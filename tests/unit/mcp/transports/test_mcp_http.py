@@ -8,6 +8,7 @@ import pytest
 
 from agent_magics.engine.thread import shared_engine
 from agent_magics.exec.servers import LogRing
+from agent_magics.mcp.client import status as status_module
 from agent_magics.mcp.environment import McpEnvironment
 from agent_magics.mcp.server_secrets import Redactor
 from agent_magics.mcp.transports import bodies
@@ -85,13 +86,16 @@ def test_a_server_that_fails_says_how(server):
 
 
 @pytest.mark.parametrize("needed", ["by a cell", "by a call"], ids=str.split)
-def test_nobody_listens_at_first(needed):
+def test_nobody_listens_at_first(needed, monkeypatch):
+    monkeypatch.setattr(status_module, "_FIRST_PAUSE", 0)
     with HttpServer() as gone:
         given = config(gone)
     with McpWorld(given) as world:
         state = world.until_status(McpStatus.FAILED)
         assert "could not be started: it cannot be reached: " in state.message
-        assert state.message.endswith("It is tried again when it is next needed.")
+        assert state.message.endswith(
+            "It is tried again later, when it is needed; at once by %agent mcp restart small."
+        )
         with HttpServer(port=gone.port):
             if needed == "by a cell":
                 world.manager.start()
@@ -147,10 +151,12 @@ def test_an_answer_that_is_lost_loses_no_other_call(answer):
 @pytest.mark.parametrize(
     ("kind", "answers", "unauthorized", "status"),
     [
-        ("http", [("POST", 401), ("POST", 200)], True, ""),
+        ("http", [("POST", 401), ("POST", 200)], False, ""),
         ("http", [("POST", 200), ("GET", 405)], False, ""),
         ("http", [("POST", 503), ("GET", 200), ("DELETE", 401)], False, "HTTP status 503"),
         ("sse", [("GET", 401)], True, "HTTP status 401"),
+        ("sse", [("GET", 200), ("POST", 401)], True, "HTTP status 401"),
+        ("sse", [("GET", 200), ("POST", 503)], False, "HTTP status 503"),
     ],
 )
 def test_what_the_answers_of_other_requests_say_of_a_server(kind, answers, unauthorized, status):
@@ -161,6 +167,31 @@ def test_what_the_answers_of_other_requests_say_of_a_server(kind, answers, unaut
         request = httpx2.Request(method, given.url)
         asyncio.run(transport._look_at(httpx2.Response(code, request=request)))
     assert (transport.unauthorized, transport.status) == (unauthorized, status)
+
+
+def test_a_notification_that_is_refused_says_nothing_of_calls():
+    with HttpServer() as server, McpWorld(config(server)) as world:
+        posted = lambda: sum(method == "POST" for method, *_ in server.seen)  # noqa: E731
+        server.gate = lambda request: (401, {}, "") if posted() == 2 else None  # "initialized"
+        world.ready()
+        server.gate = lambda request: (503, {}, "") if request[0] == "POST" else None
+        with pytest.raises(
+            RespondToModel, match=r"did not answer the tool 'add' \(HTTP status 503"
+        ):
+            world.call("add", a=1, b=2)
+        server.gate = lambda request: None
+        assert words_of(world.call("add", a=1, b=2)) == "3"
+        assert (world.state.status, world.state.restarts) == (McpStatus.READY, 0)
+
+
+def test_a_call_that_is_refused_for_want_of_a_login_is_told(server):
+    with McpWorld(config(server)) as world:
+        world.ready()
+        server.gate = lambda request: (401, JSON, REFUSAL) if request[0] == "POST" else None
+        with pytest.raises(RespondToModel, match="wants a login"):
+            world.call("add", a=1, b=2)
+        server.gate = lambda request: None
+        assert "wants a login" in world.until_status(McpStatus.NEEDS_LOGIN).message
 
 
 def test_a_forgotten_session_is_told_and_made_anew():
