@@ -139,6 +139,7 @@ class Job:
         """Ask nothing more, and wait some seconds for the requests in flight."""
         if not self.stopped:
             self.stopped = encodable(reason).removesuffix(".")  # it stands within sentences
+            self._sink.stopped = self.stopped
             self.asker.stop()
             asyncio.get_running_loop().call_later(GRACE, self._give_up)
             if self._reading is not None:
