@@ -482,10 +482,11 @@ def test_an_error_that_quotes_half_a_character_spoils_no_table(into):
 
 
 def test_rows_that_do_not_come_hold_back_no_stop(tmp_path):
-    gate = threading.Event()
+    gate, reader = threading.Event(), []
 
     def source():
         yield from rows(500)
+        reader.append(threading.current_thread())
         gate.wait()
         yield "late"
 
@@ -497,6 +498,8 @@ def test_rows_that_do_not_come_hold_back_no_stop(tmp_path):
         finally:
             gate.set()
     assert done.stopped and list(done.frame["answer"]) == rows(500)
+    assert reader[0].daemon  # Python waits for no such thread when it exits
+    reader[0].join()
 
 
 def test_what_was_sorted_since_is_asked_again_in_its_row():
