@@ -300,6 +300,21 @@ def test_a_deadline_ends_it():
     assert len(done.frame) == 3000
 
 
+def test_the_first_rows_take_time_of_the_deadline_and_nothing_is_asked_after_it():
+    opened = []
+
+    def source():
+        opened.append(time.monotonic())
+        yield from rows(5)
+
+    model = Echo()
+    with Agent(model) as agent:
+        mapping = agent.mapping("{{text}}", source(), output=None, options={"deadline": 1e-6})
+        done = mapping.wait_sync()
+    assert mapping._planned.plan.budgets.began <= opened[0]
+    assert "deadline" in done.stopped and not model.asked
+
+
 def test_a_limit_of_requests_is_kept():
     model = Echo()
     with Agent(model) as agent:

@@ -189,7 +189,12 @@ DIFFERENT = [
     *(functools.partial(by_name, target="French"), functools.partial(by_name, source="French")),
     *(beside_unassigned("French"), beside_unassigned("Greek")),
     *(wrapped(shout), wrapped(whisper), said_in("French")(shout), said_in("Greek")(shout)),
-    *(functools.cache(shout), functools.cache(wrapped(shout)), closed_over(str), closed_over(shout)),
+    *(
+        functools.cache(shout),
+        functools.cache(wrapped(shout)),
+        closed_over(str),
+        closed_over(shout),
+    ),
     *(closed_over(whisper), functools.partial(closed_over, shout)),
 ]
 
