@@ -8,8 +8,12 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass, replace
+from functools import partial
+from threading import Thread
 from typing import Any, TypeVar
 
 from agent_magics.dispatch.results.cutting import encodable
@@ -139,6 +143,7 @@ class Job:
         """Ask nothing more, and wait some seconds for the requests in flight."""
         if not self.stopped:
             self.stopped = encodable(reason).removesuffix(".")  # it stands within sentences
+            self._sink.stopped = self.stopped
             self.asker.stop()
             asyncio.get_running_loop().call_later(GRACE, self._give_up)
             if self._reading is not None:
@@ -333,9 +338,14 @@ class Job:
     async def _unless_stopped(self, read: Callable[..., Read], *arguments: object) -> Read | None:
         """Read rows on a thread; return None where the map ends before, and leave the thread alone.
 
-        What the rows come from may take any time.
+        What the rows come from may take any time: the thread is none of a pool, for which Python
+        waits when it exits.
         """
-        self._reading = asyncio.ensure_future(asyncio.to_thread(read, *arguments))
+        result: Future[Read] = Future()
+        result.set_running_or_notify_cancel()  # so that it takes rows that come too late
+        self._reading = asyncio.wrap_future(result)
+        function = partial(copy_context().run, read, *arguments)
+        Thread(target=_call, args=(function, result), name="agent-rows-read", daemon=True).start()
         try:
             await asyncio.wait([self._reading])
         finally:
@@ -575,6 +585,14 @@ class Job:
             outcome = answer, error, tokens, cost
             self.progress.fail(kind or "error", error)
         self._sink.put(position, outcome)
+
+
+def _call(function: Callable[[], Read], result: "Future[Read]") -> None:
+    """Put what a function returns or raises into `result`."""
+    try:
+        result.set_result(function())
+    except BaseException as error:
+        result.set_exception(error)
 
 
 def _numbered(plan: Plan) -> Iterator[tuple[Sequence[int], list[Row]]]:

@@ -93,7 +93,7 @@ class RowMapping:
                 await open_ones.enter_async_context(noted(store.path, name, job, planned.asks))
             watcher.begin(job)
             await job.run()
-        await sink.close(job.stopped)
+        await sink.close()
         return MapResult(plan.source, sink, job.progress, job.stopped, self._again)
 
     def _sink(self) -> Collected | Parts | CollectedPartitions:

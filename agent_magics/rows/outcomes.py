@@ -62,9 +62,11 @@ class Sink(Protocol):
 
     Attributes:
         freed: set when there may be room again.
+        stopped: why the map ended early, set as soon as it did; "" where it did not.
     """
 
     freed: asyncio.Event
+    stopped: str
 
     def put(self, position: int, outcome: Plain) -> None:
         """Store the outcome of the row at `position`."""
@@ -78,7 +80,7 @@ class Sink(Protocol):
         """
         ...
 
-    async def close(self, stopped: str) -> None:
+    async def close(self) -> None:
         """Write the rest; rows without an outcome were not asked, for the reason in `stopped`."""
         ...
 
@@ -105,7 +107,7 @@ class Collected:
     """Outcomes in memory, by the position of their row."""
 
     def __init__(self, columns: AnswerColumns, count: int) -> None:
-        self._columns, self.freed = columns, asyncio.Event()
+        self._columns, self.freed, self.stopped = columns, asyncio.Event(), ""
         self.outcomes: list[Plain | None] = [None] * count
 
     def put(self, position: int, outcome: Plain) -> None:
@@ -116,9 +118,9 @@ class Collected:
         """See `Sink.has_room`: the rows are in memory too."""
         return True
 
-    async def close(self, stopped: str) -> None:
+    async def close(self) -> None:
         """See `Sink.close`."""
-        missing = not_asked(stopped)[:]
+        missing = not_asked(self.stopped)[:]
         self.outcomes = [each or missing for each in self.outcomes]
 
     def failed(self) -> list[int]:
@@ -160,8 +162,8 @@ class Parts:
         self._open: dict[int, dict[int, Plain]] = {}
         self._held, self._span = 0, span
         self._written: set[int] = set()  # numbers of parts
-        self._left: dict[int, Mapping[int, Plain]] = {}  # what stands in no file; see `close`
-        self.freed = asyncio.Event()
+        self._left: dict[int, Mapping[int, Plain]] = {}  # what stands in no file; see `_write_file`
+        self.freed, self.stopped = asyncio.Event(), ""
         self._writing: set[asyncio.Task[None]] = set()
         self._problem: FatalError | None = None
         try:
@@ -201,18 +203,15 @@ class Parts:
             raise self._problem
         return self._held <= MOST_HELD
 
-    async def close(self, stopped: str) -> None:
-        """See `Sink.close`; parts of rows that are not there any more are removed.
-
-        Where the map ended early, no part is replaced by one with fewer answers.
-        """
+    async def close(self) -> None:
+        """See `Sink.close`; parts of rows that are not there any more are removed."""
         while self._open:
-            await self._write(*self._open.popitem(), is_whole=not stopped)
+            await self._write(*self._open.popitem())
         while self._writing:
             await asyncio.wait(self._writing)
         if self._problem is not None:
             raise self._problem
-        if not stopped:
+        if not self.stopped:
             try:
                 await asyncio.to_thread(self._files.remove_above, max(self._written, default=-1))
             except OSError as error:
@@ -234,11 +233,9 @@ class Parts:
         """Return the files that this call wrote, in order."""
         return self._files.paths_of(self._written)
 
-    async def _write(
-        self, number: int, part: Mapping[int, Plain], *, is_whole: bool = True
-    ) -> None:
+    async def _write(self, number: int, part: Mapping[int, Plain]) -> None:
         try:
-            await asyncio.to_thread(self._write_file, number, part, is_whole)
+            await asyncio.to_thread(self._write_file, number, part)
         except Exception as error:  # pyarrow has errors of its own for values that do not fit
             self._problem = self._not_written(error)
         self._held -= len(part)
@@ -248,9 +245,13 @@ class Parts:
         """Return the position from which the rows of a part are counted."""
         return 0
 
-    def _write_file(self, number: int, part: Mapping[int, Plain], is_whole: bool) -> None:
+    def _write_file(self, number: int, part: Mapping[int, Plain]) -> None:
+        """Write a part; after the map ended early, not over one with more answers.
+
+        Then also a full part may have rows that were not asked, or not waited for.
+        """
         answers = sum(answer is not None for answer, *_ in part.values())
-        if not is_whole and answers < self._files.answers(number):
+        if self.stopped and answers < self._files.answers(number):
             self._left[number] = part
             return
         table = self._part(number, part)

@@ -151,6 +151,12 @@ def plan_map(
     """
     _check_options(prompt, options)
     settings, columns = asking.settings, AnswerColumns(output)
+    budgets = Budgets(  # before the source is opened, which may take time of the deadline
+        options.get("max_cost", settings.max_cost),
+        options.get("max_tokens", settings.max_tokens),
+        options.get("max_errors"),
+        options.get("deadline"),
+    )
     terms = _terms(settings, columns)
     engine = _engine(asking, options, terms.model)
     partitions = partitions_of(rows, engine)
@@ -165,12 +171,7 @@ def plan_map(
         columns,
         replace(terms, name=digest.hex()[:16]),
         digest,
-        Budgets(
-            options.get("max_cost", settings.max_cost),
-            options.get("max_tokens", settings.max_tokens),
-            options.get("max_errors"),
-            options.get("deadline"),
-        ),
+        budgets,
         options.get("ask_above", ASK_ABOVE),
         options.get("concurrency") or _at_once(asking, runs),
         _most_characters(settings),

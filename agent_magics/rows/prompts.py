@@ -7,17 +7,16 @@ import base64
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence, Set
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from datetime import date, time
 from enum import Enum
 from functools import partial
 from hashlib import blake2b
-from inspect import unwrap
 from io import BytesIO
+from itertools import chain
 from numbers import Number
 from pathlib import PurePath
-from types import CodeType
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from agent_magics.dispatch.results.numpy_values import python_value
@@ -34,6 +33,7 @@ _IMAGES = {b"\x89PNG": "png", b"\xff\xd8\xff": "jpeg", b"GIF8": "gif", b"RIFF": 
 _MISSING_TYPES = ("NAType", "NaTType")
 _NUMPY_TIMES = ("datetime64", "timedelta64")
 _MOST_FILE_BYTES = 20 << 20
+_FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType, partial)
 
 NO_COLUMN = "The prompt names {missing}, and the rows have no such column; there are: {there}."
 NO_COLUMNS = (
@@ -185,23 +185,49 @@ class FunctionPrompt:
 def identity_of(given: Given) -> bytes:
     """Return what tells a prompt from others, in each process the same.
 
-    Of a function that is its code, and the texts that are bound to it; numbers may count its calls.
+    Of a function that is its code, and the texts and functions that are bound to it; numbers may
+    count its calls.
     """
     if isinstance(given, str):
         return given.encode()
-    function, held = given, list[object]()
-    while isinstance(function, partial):
-        held += [*function.args, *function.keywords.values()]
-        function = function.func
-    function = unwrap(function)
-    held += [getattr(function, "__self__", None), *(getattr(function, "__defaults__", None) or ())]
-    with suppress(ValueError):  # of a variable that has no value yet
-        held += [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
+    functions, told = list[Any]([given]), list[object]()
+    for function in functions:  # to which those are added that are bound to it
+        bound = list(_bound(function))
+        texts = [each if isinstance(each, str) else None for each in bound]
+        told.append((_code(function), texts))
+        found = [_inner(function), *(each for each in bound if isinstance(each, _FUNCTIONS))]
+        functions += [each for each in found if each and all(each is not old for old in functions)]
+    return repr(told).encode("utf-8", "backslashreplace")
+
+
+def _bound(function: Any) -> Iterator[object]:
+    """Yield the arguments and defaults of a function, their names, and the variables around it."""
+    by_name = getattr(function, "__kwdefaults__", None) or {}
+    if isinstance(function, partial):
+        yield from function.args
+        by_name = function.keywords
+    yield from chain.from_iterable(by_name.items())
+    yield getattr(function, "__self__", None)
+    yield from getattr(function, "__defaults__", None) or ()
+    for cell in getattr(function, "__closure__", None) or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:  # the variable has no value yet
+            yield None
+
+
+def _inner(function: Any) -> Any:
+    """Return the function that a partial one or a decorator calls; None for others."""
+    if isinstance(function, partial):
+        return function.func
+    return getattr(function, "__dict__", {}).get("__wrapped__")
+
+
+def _code(function: Any) -> object:
+    """Return what tells a function's code from others: its name where it is not Python's."""
     code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
     named = function if hasattr(function, "__qualname__") else type(function)
-    name = (getattr(named, "__module__", ""), named.__qualname__)
-    texts = [each for each in held if isinstance(each, str)]
-    return repr((_constant(code) if code else name, texts)).encode("utf-8", "backslashreplace")
+    return _constant(code) if code else (getattr(named, "__module__", ""), named.__qualname__)
 
 
 def _constant(value: object) -> object:

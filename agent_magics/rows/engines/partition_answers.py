@@ -23,7 +23,7 @@ class CollectedPartitions:
         self._columns, self._partitions = columns.columns, partitions
         self.freed = asyncio.Event()
         self._outcomes: dict[int, list[Plain | None]] = {}
-        self._stopped = ""
+        self.stopped = ""
 
     def expect(self, number: int, rows: int) -> None:
         """Take how many rows a partition has, before any outcome of them."""
@@ -38,9 +38,8 @@ class CollectedPartitions:
         """See `Sink.has_room`: the answers are in memory."""
         return True
 
-    async def close(self, stopped: str) -> None:
-        """See `Sink.close`."""
-        self._stopped = stopped
+    async def close(self) -> None:
+        """See `Sink.close`; `frame` makes the rest."""
 
     def frame(self, *_: object) -> Any:
         """Return a Dask frame of the same partitions, index and divisions."""
@@ -56,7 +55,7 @@ class CollectedPartitions:
                 outcomes = delayed(outcomes, traverse=False)
             else:  # beside the graph, which the scheduler keeps
                 outcomes = client.scatter([outcomes])[0]
-            parts.append(make(part, self._columns, outcomes, self._stopped))
+            parts.append(make(part, self._columns, outcomes, self.stopped))
         meta = answered(frame._meta[[]], self._columns, [], "")
         return dd.from_delayed(parts, meta=meta, divisions=frame.divisions, verify_meta=False)
 

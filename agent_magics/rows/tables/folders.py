@@ -68,9 +68,13 @@ class PartFiles:
         return [path for path in self.paths() if _number(path) in numbers]
 
     def answers(self, number: int) -> int:
-        """Return how many rows of a file have no error; 0 where it is not there."""
+        """Return how many rows of a file have no error; 0 where it is not there, or no map's."""
         paths = self.paths_of({number})
-        return self.read(paths, [ERROR])[ERROR].null_count if paths else 0
+        with _told():
+            try:
+                return self._table(paths, [ERROR])[ERROR].null_count if paths else 0
+            except ValueError:  # it is no Parquet, or has no such column
+                return 0
 
     def metadata(self, path: str) -> Mapping[bytes, bytes]:
         """Return a file's metadata; none where it is no Parquet."""
@@ -84,15 +88,16 @@ class PartFiles:
 
     def read(self, paths: Sequence[str], columns: list[str] | None = None) -> Any:
         """Return some files as one pyarrow table, of all columns or of these."""
+        with _told():
+            return self._table(paths, columns)
+
+    def _table(self, paths: Sequence[str], columns: list[str] | None) -> Any:
         import pyarrow.parquet as pq  # noqa: PLC0415 - heavy, and an extra
 
         if self._remote is None:
             paths = _regular(paths)
-        with _told():
-            # Names of folders such as "year=2024" are no columns.
-            return pq.ParquetDataset(paths, filesystem=self._remote, partitioning=None).read(
-                columns
-            )
+        # Names of folders such as "year=2024" are no columns.
+        return pq.ParquetDataset(paths, filesystem=self._remote, partitioning=None).read(columns)
 
     def write(self, number: int, table: Any) -> None:
         """Write one file atomically."""

@@ -300,6 +300,21 @@ def test_a_deadline_ends_it():
     assert len(done.frame) == 3000
 
 
+def test_the_first_rows_take_time_of_the_deadline_and_nothing_is_asked_after_it():
+    opened = []
+
+    def source():
+        opened.append(time.monotonic())
+        yield from rows(5)
+
+    model = Echo()
+    with Agent(model) as agent:
+        mapping = agent.mapping("{{text}}", source(), output=None, options={"deadline": 1e-6})
+        done = mapping.wait_sync()
+    assert mapping._planned.plan.budgets.began <= opened[0]
+    assert "deadline" in done.stopped and not model.asked
+
+
 def test_a_limit_of_requests_is_kept():
     model = Echo()
     with Agent(model) as agent:
@@ -482,10 +497,11 @@ def test_an_error_that_quotes_half_a_character_spoils_no_table(into):
 
 
 def test_rows_that_do_not_come_hold_back_no_stop(tmp_path):
-    gate = threading.Event()
+    gate, reader = threading.Event(), []
 
     def source():
         yield from rows(500)
+        reader.append(threading.current_thread())
         gate.wait()
         yield "late"
 
@@ -497,6 +513,8 @@ def test_rows_that_do_not_come_hold_back_no_stop(tmp_path):
         finally:
             gate.set()
     assert done.stopped and list(done.frame["answer"]) == rows(500)
+    assert reader[0].daemon  # Python waits for no such thread when it exits
+    reader[0].join()
 
 
 def test_what_was_sorted_since_is_asked_again_in_its_row():

@@ -1,11 +1,15 @@
 """What becomes of rows, in Parquet files of some rows each."""
 
 import asyncio
+from functools import partial
 
 import pyarrow.parquet
 
+from agent_magics import Agent
+from agent_magics.rows import mapping
 from agent_magics.rows.outcomes import Outcome, Parts
 from agent_magics.rows.tables.columns import AnswerColumns
+from tests.support.rows.echo import Echo
 
 TEXT = AnswerColumns(None)
 
@@ -17,7 +21,8 @@ def written(folder, answers, stopped=""):
         parts = Parts(folder, TEXT, b"the same map", span=10)
         for position, answer in answers.items():
             parts.put(position, Outcome(b'"%s"' % answer.encode()))
-        await parts.close(stopped)
+        parts.stopped = stopped
+        await parts.close()
         return parts.frame("pyarrow")
 
     return asyncio.run(write())
@@ -36,6 +41,18 @@ def test_a_call_that_ends_early_replaces_no_part_with_more_answers(tmp_path):
     assert frame["answer"].to_pylist() == [second[number] for number in sorted(second)]
     kept = {number: second[number] for number in range(10, 20)}
     assert found(tmp_path) == list({**first, **kept}.values())
+
+
+def test_a_call_that_ends_early_replaces_no_part_with_rows_that_it_leaves_unasked(
+    tmp_path, monkeypatch
+):
+    """They were read before the end, and make a part full."""
+    monkeypatch.setattr(mapping, "Parts", partial(Parts, span=3))
+    with Agent(Echo()) as agent:
+        agent.map_sync("{{text}}", ["a", "b", "c"], into=tmp_path)
+        done = agent.map_sync("{{text}}", ["a", "d", "e"], into=tmp_path, max_tokens=1)
+    assert done.stopped and list(done.frame["answer"].dropna()) == ["a"]
+    assert found(tmp_path) == ["a", "b", "c"]
 
 
 def test_a_call_that_ends_early_replaces_parts_with_fewer_answers(tmp_path):

@@ -145,6 +145,30 @@ def wrapped(function):
     return functools.wraps(function)(lambda row: function(row))
 
 
+def said_in(language):
+    return lambda function: functools.wraps(function)(lambda row: f"{function(row)} {language}")
+
+
+def closed_over(function):
+    return lambda row: function(row)
+
+
+def by_name(source, target):
+    def ask(row, *, source=source, target=target):
+        return f"Translate from {source} into {target}: {row}"
+
+    return ask
+
+
+def beside_unassigned(language):
+    def ask(row):
+        return f"{language} {later} {row}"
+
+    if not language:
+        later = ""
+    return ask
+
+
 def shout(row):
     return f"Shout {row}"
 
@@ -161,12 +185,22 @@ DIFFERENT = [
     *(functools.partial(translates, "French"), functools.partial(translates, language="Greek")),
     *(bound("Translate"), bound("Explain"), Asks("Translate"), wrapped(shout).__call__),
     *("Translate {}".format, "Explain {}".format),
+    *(by_name("French", None), by_name(None, "French")),
+    *(functools.partial(by_name, target="French"), functools.partial(by_name, source="French")),
+    *(beside_unassigned("French"), beside_unassigned("Greek")),
+    *(wrapped(shout), wrapped(whisper), said_in("French")(shout), said_in("Greek")(shout)),
+    *(
+        functools.cache(shout),
+        functools.cache(wrapped(shout)),
+        closed_over(str),
+        closed_over(shout),
+    ),
+    *(closed_over(whisper), functools.partial(closed_over, shout)),
 ]
 
 
 def test_prompts_are_told_apart():
     assert len(set(map(identity_of, DIFFERENT))) == len(DIFFERENT)
-    assert identity_of(wrapped(shout)) == identity_of(shout) != identity_of(wrapped(whisper))
 
 
 def test_a_prompt_that_is_defined_again_is_the_same_one():
@@ -179,6 +213,7 @@ def test_a_prompt_that_is_defined_again_is_the_same_one():
     asks[0]("abc")
     assert identity_of(asks[0]) == identity_of(asks[1])
     assert identity_of(bound("a", 1)) == identity_of(bound("a", 2))  # a number may count calls
+    assert identity_of(said_in("Greek")(shout)) == identity_of(said_in("Greek")(shout))
 
 
 def test_images_become_parts(tmp_path):

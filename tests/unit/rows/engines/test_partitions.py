@@ -157,7 +157,8 @@ def test_a_call_that_ends_early_has_no_answers_of_an_earlier_one(tmp_path):
             files.expect(number, 1)
             files.put(number * SPAN, Outcome(json.dumps(word).encode()))
         await asyncio.sleep(0)  # they are written from now on
-        await files.close(stopped)
+        files.stopped = stopped
+        await files.close()
         return list(files.frame().compute(scheduler="synchronous")["answer"])
 
     assert asyncio.run(call("Monday", range(4), "")) == ["Monday"] * 4

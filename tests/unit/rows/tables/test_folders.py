@@ -156,3 +156,12 @@ def test_what_a_killed_kernel_has_left_goes_when_it_is_old(tmp_path):
         os.utime(tmp_path / name, at)
     PartFiles(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["part-1.y.part"]
+
+
+def test_what_is_no_part_holds_no_answers(tmp_path):
+    pyarrow.parquet.write_table(pyarrow.table({"x": [1]}), tmp_path / "part-00000.parquet")
+    (tmp_path / "part-00001.parquet").write_text("no Parquet")
+    (tmp_path / "part-00002.parquet").touch()
+    answered = pyarrow.table({"error": pyarrow.array([None, "refused", None])})
+    pyarrow.parquet.write_table(answered, tmp_path / "part-00003.parquet")
+    assert [PartFiles(tmp_path).answers(number) for number in range(5)] == [0, 0, 0, 2, 0]
