@@ -1,12 +1,11 @@
 """``%agent map``: lists named maps that are not whole, and batches; fetches and ends these."""
 
-import os
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
 from agent_magics.app import Agent
-from agent_magics.files.paths import typed_path
+from agent_magics.files.paths import is_file, typed_path
 from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.models.providers.catalog import dollars
@@ -42,7 +41,7 @@ def _cache(file: str) -> Path:
         FatalError: the named one is not there.
     """
     path = typed_path(file) if file else cache_file()
-    if file and not os.path.isfile(path):  # noqa: PTH113 - `is_file` raises where a name is too long
+    if file and not is_file(path):
         raise FatalError(f"There is no file {path}; give the one of the map's cache=.")
     return path
 

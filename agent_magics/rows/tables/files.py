@@ -18,7 +18,7 @@ from pathlib import Path, PurePath
 from typing import IO, Any, AnyStr, NamedTuple, TypeAlias, TypeVar
 
 from agent_magics.files.beneath import real_path
-from agent_magics.files.paths import typed_path
+from agent_magics.files.paths import is_folder, typed_path
 from agent_magics.files.plain_files import open_plain
 from agent_magics.protocol.errors import FatalError, short_message, typed_message
 
@@ -120,7 +120,7 @@ def _local(pattern: str, judge: FileJudge) -> list[tuple[str, _Opened]]:
 def _files_of(path: str) -> list[str]:
     """Return the files of a folder; a file itself."""
     # The methods of `Path` raise where a name is too long or a folder may not be looked into.
-    if not os.path.isdir(path):  # noqa: PTH112
+    if not is_folder(path):
         return [path]
     return _of_folder(path, _below(path))
 

@@ -1,11 +1,11 @@
 """Reads the pictures that a prompt names, ``![what it is](path)``, to send them with it."""
 
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 from agent_magics.files.beneath import real_path
+from agent_magics.files.paths import is_file
 from agent_magics.protocol.errors import FatalError, RespondToModel, full_message
 from agent_magics.protocol.items import Content, InputImage, InputText
 from agent_magics.tools.files.viewing import view_image
@@ -32,7 +32,7 @@ def read_pictures(
     Raises:
         FatalError: one may not be read, is no picture, or there are too many.
     """
-    found = dict.fromkeys(filter(_is_there, _named(text, workspace).values()))
+    found = dict.fromkeys(filter(is_file, _named(text, workspace).values()))
     if len(found) > _MOST:
         raise FatalError(f"The prompt names {len(found)} pictures; send at most {_MOST} at a time.")
     for path in found:
@@ -48,7 +48,7 @@ def read_pictures(
 
 def missing_pictures(text: str, workspace: Path) -> list[str]:
     """Return what a text names as pictures of the workspace that are not there."""
-    return [name for name, path in _named(text, workspace).items() if not _is_there(path)]
+    return [name for name, path in _named(text, workspace).items() if not is_file(path)]
 
 
 def _named(text: str, workspace: Path) -> dict[str, Path]:
@@ -61,10 +61,6 @@ def _named(text: str, workspace: Path) -> dict[str, Path]:
         for name, path in paths.items()
         if path.suffix.lower() in _ENDINGS and path.is_relative_to(root)
     }
-
-
-def _is_there(path: Path) -> bool:
-    return os.path.isfile(path)  # noqa: PTH113 - `is_file` raises where a name is too long
 
 
 def with_pictures(prompt: str, pictures: tuple[InputImage, ...]) -> Content:

@@ -1,6 +1,5 @@
 """Turns the text and the options of one ``%%agent`` cell into a prompt and its turn's settings."""
 
-import os
 import re
 from argparse import Namespace
 from collections.abc import Sequence
@@ -9,7 +8,7 @@ from typing import Any
 
 from agent_magics.app import Agent
 from agent_magics.engine.turn_config import TurnConfig
-from agent_magics.files.paths import typed_path
+from agent_magics.files.paths import is_file, typed_path
 from agent_magics.kernel.cell.request.options import read_type
 from agent_magics.kernel.cell.request.rerecording import Rerecording
 from agent_magics.kernel.lab.page_tools import PageTools
@@ -127,7 +126,7 @@ class CellReader:
         chosen = options.replay or self._settings.replay
         if chosen and chosen != "auto":
             path = typed_path(chosen)
-            if not os.path.isfile(path):  # noqa: PTH113 - `is_file` raises where a name is too long
+            if not is_file(path):
                 raise FatalError(
                     f"There is no recording {chosen}; --replay takes a .agent.jsonl file."
                 )

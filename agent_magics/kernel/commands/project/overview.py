@@ -1,6 +1,5 @@
 """``%agent project``: shows all that a project has for agents, and which parts are trusted."""
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Any
 
 from agent_magics.approval.rules import RuleBook
 from agent_magics.config_files.trust import SHOWN_DIGEST, Trustable, check_length
-from agent_magics.files.paths import typed_path
+from agent_magics.files.paths import is_folder, typed_path
 from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.mcp.config.sources import ProjectServers
@@ -48,7 +47,7 @@ class _Section:
 def _activate(notebook: NotebookAgents, name: str) -> str:
     """Make the project of a folder that of the agent, with a new conversation."""
     folder = typed_path(name)
-    if not os.path.isdir(folder):  # noqa: PTH112 - `is_dir` raises where a name is too long
+    if not is_folder(folder):
         raise FatalError(f"{folder} is no folder; %agent project activate takes a project's.")
     before, notebook.settings.cwd = notebook.settings.cwd, str(find_root(folder))
     try:
