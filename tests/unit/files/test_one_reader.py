@@ -40,6 +40,7 @@ REASONS = {
         "exec/launcher/zygote.py exec/spawn.py kernel/live/scratch_driver.py "
         "exec/servers.py symbols/servers/process.py tools/code/scratch_process.py"
     ),
+    "only held, by O_PATH, which reads nothing": "exec/protected/tripwire.py",
     "files of this package": "models/providers/catalog.py render/widgets/page.py",
     "tables of the person's, opened as regular files by plain_files": "rows/tables/files.py",
     "folders alone, whose files read_plain reads": "project/texts.py",
