@@ -55,6 +55,7 @@ _LONGEST_SHARE = 0.05  # maximal share of the time spent on searching, and mostl
 _LONGEST_PAUSE = 1.0
 _WHOLE = ("hooks", "info")  # of a repository; cleared at once, as a hook may be the last of many
 _MOST_WHOLE = 20_000  # entries of such a folder
+_MOST_PINS = 200  # descriptors; a workspace may have thousands of repositories
 _MOST_NEW = 100  # files that are moved out of it one by one
 
 
@@ -66,11 +67,10 @@ class _ProtectedPath:
         root: the writable folder that contains it.
         parent: identity and rights of its parent folder, None where that does not exist.
         above: modes of the folders that contain it, up to `root`.
-        is_bound: whether all running commands began when it was protected.
+        is_bound: whether it was protected already when each of the running commands began.
         enforced: identity of the file or folder that all running commands have mounted read-only,
             so that only the person can change it; None where one has not. A mount ends in silence
             once the person replaces the file: then another stands there.
-        pin: the enforced file, opened, since its number would be given to one that replaces it.
         holders: number of running commands.
         pending: paths in `before` that could not be restored yet.
         is_being_written: whether the kernel itself writes it just now.
@@ -83,7 +83,6 @@ class _ProtectedPath:
     above: dict[str, int] = field(default_factory=dict)
     is_bound: bool = True
     enforced: tuple[int, ...] | None = None
-    pin: int = -1
     holders: int = 0
     pending: frozenset[str] = frozenset()
     is_being_written: bool = False
@@ -97,20 +96,6 @@ class _ProtectedPath:
     def modes(self) -> dict[str, int]:
         """The intended modes of all that it contains and of the folders above."""
         return self.above | {path: entry.mode for path, entry in self.before.items()}
-
-    def enforce(self) -> None:
-        """Record which file or folder is mounted."""
-        self.enforced = _identity(self.path)
-        with suppress(OSError):  # of folders there may be very many
-            if stat.S_ISREG(os.lstat(self.path).st_mode):
-                self.pin = os.open(self.path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
-
-    def relax(self) -> None:
-        """Record that it is not mounted any more, or not for all commands."""
-        self.enforced = None
-        if self.pin >= 0:
-            os.close(self.pin)
-            self.pin = -1
 
     def look(self, most: int) -> tuple[Snapshot, tuple[int, ...] | None]:
         """Return its present state, cut at `most` entries, and what `parent` is now."""
@@ -138,6 +123,8 @@ class Tripwire:
     def __init__(self, quarantine: str, every: float | None = _LOOKS_EVERY) -> None:
         self._quarantine = Quarantine(quarantine)
         self._places: dict[str, _ProtectedPath] = {}
+        # Enforced files, opened, since their numbers would be given to what replaces them.
+        self._pins: dict[str, int] = {}
         self._calls: set[FileWatch] = set()  # of commands within their call; others are sessions
         self._lock = threading.RLock()
         self._watches: set[FileWatch] = set()  # of those that are compared while they run
@@ -264,12 +251,28 @@ class Tripwire:
             place.remember()
             place.is_bound = not is_below(path, others)
             if place.is_bound and confinement.tier >= 2:
-                place.enforce()
+                self._enforce(place)
         # Neither a missing path nor a link can be mounted over.
         mounted = bool(place.before) and not os.path.islink(path)
         if confinement.tier < 2 or not mounted or place.enforced != _identity(path):
-            place.relax()
+            self._relax(place)
         return place
+
+    def _enforce(self, place: _ProtectedPath) -> None:
+        """Record which file or folder is mounted at a place."""
+        self._relax(place)
+        place.enforced = _identity(place.path)
+        if len(self._pins) < _MOST_PINS:
+            with suppress(OSError):
+                if stat.S_ISREG(os.lstat(place.path).st_mode):
+                    flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+                    self._pins[place.path] = os.open(place.path, flags)
+
+    def _relax(self, place: _ProtectedPath) -> None:
+        """Record that nothing is mounted at a place any more, or not for all commands."""
+        place.enforced = None
+        if (pin := self._pins.pop(place.path, None)) is not None:
+            os.close(pin)
 
     def compare(
         self, places: Sequence[_ProtectedPath], tree: NewRepositories | None
@@ -304,7 +307,7 @@ class Tripwire:
             for place in places:
                 place.holders -= 1
                 if not place.holders:
-                    place.relax()
+                    self._relax(place)
 
     def _restore(self, place: _ProtectedPath) -> list[Finding]:
         before, most = place.before, place.most

@@ -220,8 +220,9 @@ def _hide(paths: tuple[str, ...], roots: list[str], scratch: str) -> None:
 
 
 def _opened(path: str) -> int:
-    """Open what is to be covered: in a folder that the person has closed, which a command could
-    open again, this folder.
+    """Open a path that is to be covered, or the nearest folder above it that can be opened.
+
+    A folder that the person has closed is covered whole, since the command could open it again.
     """
     try:
         return open_plain(path)

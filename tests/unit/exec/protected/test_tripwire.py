@@ -29,6 +29,7 @@ from agent_magics.patch.grammar import parse_patch
 from agent_magics.patch.plan import plan_patch
 from agent_magics.project.memory import note_folders
 from tests.support import forks
+from tests.support.descriptors import none_left
 from tests.support.users import call_as_user
 
 
@@ -1021,6 +1022,18 @@ def test_a_file_that_is_replaced_twice_has_another_number(workspace, tripwire):
     [found] = watch.finish()
     assert found.path == str(config) and found.done
     assert "fsmonitor" not in config.read_text(encoding="utf-8")
+
+
+def test_few_files_are_kept_open_and_none_for_longer_than_they_count(
+    workspace, tripwire, monkeypatch
+):
+    monkeypatch.setattr(f"{Tripwire.__module__}._MOST_PINS", 1)
+    for name in "abc":
+        subprocess.run(["git", "init", "-q", workspace / name], check=True)
+    with none_left():
+        watch = tripwire.arm(confined(workspace, tier=2))
+        assert len(tripwire._pins) == 1
+        watch.finish()
 
 
 def test_a_session_that_clones_is_not_disturbed_by_a_call_beside_it(workspace, tripwire):
