@@ -94,11 +94,13 @@ def words_that_run(words: Words) -> Sequence[int]:
 
     It is unknown which options take values, so after a wrapper or an assignment it may be any word.
     """
-    program = program_of(words[0]) if words else ""
-    if program in _WRAPPERS or "=" in "".join(words[:1]):
+    if not words:
+        return ()
+    program = program_of(words[0])
+    if program in _WRAPPERS or "=" in words[0]:
         return range(len(words))
     behind = (at for at, word in enumerate(words, 1) if program in _RUNNERS and word in _RUN)
-    return [*range(min(1, len(words))), *range(next(behind, len(words)), len(words))]
+    return (0, *range(next(behind, len(words)), len(words)))
 
 
 def loose_commands_of(argv: Words, effort: Effort) -> list[list[str]]:

@@ -90,8 +90,8 @@ def meaning_of(error: MCPError, server: str, what: str) -> LinkLost | RespondToM
     if sayer is _Sayer.STATUS and words.endswith(SESSION_GONE):
         return LinkLost(words, taken=False)
     if sayer is _Sayer.NOBODY:
-        did = "whether it did its work is unknown"
-        did = "it has not taken it" if words.startswith(UNREACHED) else did
+        is_unreached = words.startswith(UNREACHED)
+        did = "it has not taken it" if is_unreached else "whether it did its work is unknown"
         return RespondToModel(f"The MCP server {server!r} did not answer {what} ({words}); {did}.")
     return RespondToModel(f"The MCP server {server!r} refused {what}: {words}.")
 
