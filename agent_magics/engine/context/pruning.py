@@ -18,12 +18,12 @@ from agent_magics.text.brief import number_of
 # Tokens; what is shorter is not worth its line, and a line that stands for an output never is.
 SHORTEST = 100
 
-# How an output names the whole of its text (`tools.commands.run`, `dispatch.stored_outputs`), and
-# an object that the model may want to use later.
-_WHOLE = re.compile(
-    r"(@r\d+)(?: \([\d,]+ lines?|: the whole text, [\d,]+ characters); read_file and grep_files"
+# How an output names the whole of its text, or an object that the model may want to use later. Any
+# file may hold such a line, so it is shown beside the name that is known to be right.
+_NAMED = re.compile(
+    r"\[?@r\d+.{1,100}; (?:read_file and grep_files take it as a path"
+    r"|it stands for this object in arguments).{0,60}"
 )
-_OBJECT = re.compile(r"^\[@r\d+: .{1,100}; it stands for this object in arguments.{0,60}\]$", re.M)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +83,5 @@ def _line_for(item: ToolCallOutput, keep: Callable[[str], str]) -> str:
     if not texts:
         return f"[{size} left out here; make the call again to see more.]"
     text = text_of(item.output)
-    whole = _WHOLE.findall(text)
-    line = f"[{size} left out here; the whole is {whole[-1] if whole else keep(text)}.]"
-    return "\n".join([line, *_OBJECT.findall(text)[-1:]])
+    line = f"[{size} left out here; the whole is {keep(text)}.]"
+    return "\n".join([line, *_NAMED.findall(text)[-1:]])

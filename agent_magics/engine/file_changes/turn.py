@@ -312,11 +312,12 @@ def describe(
     """
     known = {} if known is None else known
     folders = {change.path for change in changes if change.before.kind == change.after.kind}
+    holding = _folders_above(changes) - folders
     found = []
     for change in changes:
         if change.before == change.after:
             continue
-        if _is_implied_by_files(change, changes) and change.path not in folders:
+        if change.path in holding and _is_of_a_folder(change):  # what is in it is listed
             continue
         seen = change, (authors or {}).get(change.path, "")
         earlier = known.get(change.path)
@@ -337,11 +338,18 @@ def _diff(change: PathChange, cwd: Path, content: Content) -> FileDiff:
     return replace(diff, note="; ".join(filter(None, (diff.note, "cannot be undone"))))
 
 
-def _is_implied_by_files(change: PathChange, changes: Sequence[PathChange]) -> bool:
-    """Return whether a folder was created or deleted with files in it, which are listed."""
-    if {change.before.kind, change.after.kind} != {"folder", "absent"}:
-        return False
-    return any(other.path.startswith(f"{change.path}/") for other in changes)
+def _is_of_a_folder(change: PathChange) -> bool:
+    return {change.before.kind, change.after.kind} == {"folder", "absent"}
+
+
+def _folders_above(changes: Sequence[PathChange]) -> set[str]:
+    found: set[str] = set()
+    for change in changes:
+        folder = change.path.rpartition("/")[0]
+        while folder not in found:  # at the latest "", above the root
+            found.add(folder)
+            folder = folder.rpartition("/")[0]
+    return found
 
 
 def _changed_file(change: PathChange, diff: FileDiff, cwd: Path, author: str) -> ChangedFile:

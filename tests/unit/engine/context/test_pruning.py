@@ -23,12 +23,15 @@ OUTPUTS = {
     "an image alone": ((IMAGE,), "[1 image left out here; make the call again to see more.]"),
     "a command that was cut": (
         LONG + "@r3 (1,200 lines; read_file and grep_files take it as a path)",
-        "[5,061 characters of output left out here; the whole is @r3.]",
+        "[5,061 characters of output left out here; the whole is @r7.]\n"
+        "@r3 (1,200 lines; read_file and grep_files take it as a path)",
     ),
     "a value that was cut": (
         LONG + "\n[@r4: the whole text, 90,000 characters; read_file and grep_files take it as a "
         "path; _r4 in python code]",
-        "[5,105 characters of output left out here; the whole is @r4.]",
+        "[5,105 characters of output left out here; the whole is @r7.]\n"
+        "[@r4: the whole text, 90,000 characters; read_file and grep_files take it as a path; _r4 "
+        "in python code]",
     ),
     "an object": (
         LONG + "\n[@r5: DataFrame, 3 columns; it stands for this object in arguments]",
@@ -49,7 +52,7 @@ def test_one_line_stands_for_it(case):
     kept = []
     pruned = prune(items, 0, lambda text: kept.append(text) or "@r7")
     assert pruned.items == [items[0], ToolCallOutput("c", line, "custom"), items[2]]
-    assert len(kept) == ("@r7" in line)
+    assert len(kept) == ("@r7" in line)  # its text is kept, whatever a line of it names
 
 
 def test_short_outputs_stay():

@@ -514,6 +514,17 @@ def test_a_file_is_described_again_only_where_its_change_is_another(tmp_path):
     assert [file.note for file, _ in again[7:10]] == ["", "by w", ""]
 
 
+def test_many_new_folders_are_described_in_a_time_that_grows_with_their_number(tmp_path):
+    folder, root = PathState("folder", 0o755), str(tmp_path)
+    changes = [PathChange(f"{root}/{n % 100}/{n}", ABSENT, folder) for n in range(100, 20_000)]
+    changes += [PathChange(f"{root}/{n}", ABSENT, folder) for n in range(200)]
+    began = time.process_time()
+    shown = {file.path for file, _ in describe(changes, tmp_path, {}.get)}
+    assert time.process_time() - began < 8  # 0.5 s; the square of their number took a minute
+    assert len(shown) == 20_000 - 100 + 100
+    assert "7/" not in shown and {"7/107/", "107/"} <= shown
+
+
 def test_the_oldest_turns_go_when_too_much_is_kept(work, monkeypatch):
     monkeypatch.setattr("agent_magics.file_history.journal.MOST_KEPT", 100)
     for number in range(5):
