@@ -250,6 +250,10 @@ class Conversation:
     # -- the end -----------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End its commands and close its files; the journal of file changes stays for undo."""
+        """End its commands and close its files; the journal of file changes stays for undo.
+
+        What still happens in it is not recorded: the record is that of another one from here on.
+        """
         self.handles.close()
         self.processes.close()
+        self.history.keep = lambda entry: None

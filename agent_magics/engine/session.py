@@ -99,6 +99,7 @@ class Session:
         if conversation == self.conversation.id:
             self.begin_record()
             self.outbox.keep(ConversationNamed(name=name))
+            self.outbox.record()
         else:
             self._archive.rename(conversation, name)
 
