@@ -149,7 +149,7 @@ def _do(conversation: Conversation, done: Done) -> None:
                 raise ValueError(f"{replaced} items were replaced, more than there are")
             conversation.history.shorten(items, replaced)
         case records.TurnOpened(turn_id=turn_id):
-            conversation.history.begin_turn(turn_id)
+            conversation.begin_turn(turn_id)
         case records.TurnsTakenBack(turn_id=turn_id):
             with suppress(ValueError):  # the line that began the turn is missing
                 conversation.take_back(turn_id)

@@ -3,7 +3,8 @@
 It combines the undo of files (`file_history.journal`) with that of the history, by turns.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from agent_magics.engine.conversation import Conversation
@@ -51,6 +52,8 @@ class Rewind:
         self.turns = turns[number - 1 :]
         self.files: UndoResult | None = None
         self._is_back = False
+        self._is_told = False  # that files are as these turns left them
+        self._redo_files: Callable[[], UndoResult] = self._journal.redo
         self._redone: list[UndoResult] = []  # by a redo that the disk refused half-way
 
     def is_of(self, conversation: Conversation) -> bool:
@@ -101,16 +104,19 @@ class Rewind:
         if conversation:
             self._conversation.take_back(self.turns[0])
             self._is_back = True
+        else:  # the model, which still has the turns, is told of the way forth, too
+            self._redo_files = partial(self._conversation.redo, self._cwd)
         self._tell(count, conversation=conversation)
 
     def _tell(self, count: int, *, conversation: bool) -> None:
         """Notify the model of files that differ from what the conversation says of them."""
         way, tell = self.files, self._conversation.tell
-        if conversation and count and way is None:
-            tell(f"{_LEFT}; read a file before you change it.")
-        elif way is not None and conversation and way.obstacles:
-            tell(f"{_LEFT}: {self._names([each.change.path for each in way.obstacles])}.")
-        elif way is not None and not conversation:
+        if conversation and count and (way is None or way.obstacles):
+            left = [] if way is None else [each.change.path for each in way.obstacles]
+            names = f": {self._names(left)}" if left else ""
+            tell(f"{_LEFT}{names}; read a file before you change it.")
+            self._is_told = True
+        elif way is not None and way.paths and not conversation:
             tell(
                 "The person put files back as they were before your last turns: "
                 f"{self._names(way.paths)}. Read a file again before you change it."
@@ -131,9 +137,11 @@ class Rewind:
         """
         if self._is_back and not self._conversation.restore():
             raise WayLost("More was said since you went back, so that cannot be taken back.")
+        if self._is_back and self._is_told:
+            self._conversation.tell("The person has put these turns back into this conversation.")
         self._is_back = False
         undone = () if self.files is None else self.files.turns
         for _ in undone[len(self._redone) :]:
-            self._redone.append(self._journal.redo())
+            self._redone.append(self._redo_files())
         done, self._redone, self.files = self._redone, [], None
         return done
