@@ -275,4 +275,5 @@ class Conversation:
         """
         self.handles.close()
         self.processes.close()
+        self.files.close()
         self.history.keep = lambda entry: None

@@ -132,7 +132,7 @@ class Session:
             FatalError: a prompt is running; its calls would lose their place in the conversation.
         """
         conversation, rollout = self._archive.new()
-        conversation.files = self.conversation.files
+        conversation.files = self.conversation.files.following(conversation.id)
         self._take_up(conversation, rollout)
 
     def _take_up(self, conversation: Conversation, rollout: Rollout | None, last: int = 0) -> None:

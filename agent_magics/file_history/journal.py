@@ -8,7 +8,7 @@ or between two changes, is a conflict and is kept.
 import json
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -461,13 +461,28 @@ class ChangeJournal:
 
     def load(self) -> "ChangeJournal":
         """Read the file of an earlier kernel; an incomplete last line is skipped."""
-        about, *lines = read_plain(f"{self.folder}/{FILE}", _MOST_READ).splitlines() or [b""]
+        about, *lines = _lines_in(self.folder)
         with self._lock:
             self.about = load_json(about)
             for line in lines:
                 with suppress(ValueError, KeyError, TypeError):
                     self._take(load_json(line))
         return self
+
+    def share(self, folder: str, turns: Collection[str]) -> None:
+        """Take over what these turns have in another journal; written with this one's first change.
+
+        That is the journal of the conversation from which this one was forked.
+        """
+        _, *lines = _lines_in(folder)
+        with self._lock:
+            for line in lines:
+                with suppress(ValueError, KeyError, TypeError):
+                    row = load_json(line)
+                    turn = str(row.get("turn", ""))  # a revert among later turns is "ID:NUMBER"
+                    if not turn or turn in turns or turn.rpartition(":")[0] in turns:
+                        self._take(row)
+                        self._owed += line + b"\n"
 
     def _take(self, row: Mapping[str, Any]) -> None:
         """Apply a line of the file; one that no journal writes changes nothing.
@@ -492,6 +507,10 @@ class ChangeJournal:
                 if name in self._turns:
                     found = self._turns[name]
                     found.undone, found.left, found.doubtful = is_undone, left, doubtful
+
+
+def _lines_in(folder: str) -> list[bytes]:
+    return read_plain(f"{folder}/{FILE}", _MOST_READ).splitlines() or [b""]
 
 
 def _as_change(row: Mapping[str, Any]) -> PathChange:

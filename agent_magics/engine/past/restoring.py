@@ -56,10 +56,12 @@ def restore(conversation: Conversation, record: Record) -> None:
 def _restore(conversation: Conversation, record: Record) -> None:
     redacted = False
     conversation.memory, conversation.has_code = record.begun.memory, record.begun.has_code
+    conversation.files.past = [each.conversation for each in record.begun.past]
     entries = list(_answered(record.done))
     for done in entries:
         _do(conversation, done)
         redacted |= isinstance(done, records.ItemAdded | records.HistoryShortened) and done.redacted
+    conversation.files.turns = conversation.history.turns
     _check_calls(conversation.history.items)
     _check_calls(conversation.history.sent)
     not_sent = map(NOT_SENT.format, _waiting(record.done))

@@ -76,7 +76,7 @@ class Rewind:
 
     @property
     def _journal(self) -> ChangeJournal:
-        return self._conversation.files.journal_to_undo(self._cwd)
+        return self._conversation.files.journal_in(self._cwd)
 
     def _count(self) -> int:
         """Return the number of the journal's turns to undo, those in between included."""
