@@ -164,7 +164,7 @@ class Conversation:
         notes, self.notes = self.notes, []
         return notes
 
-    def _beside(self) -> "_Beside":
+    def _beside(self) -> _Beside:
         return self.plan, dict(self.found), dict(self.reported_servers)
 
     def begin_turn(self, turn_id: str) -> None:
@@ -275,5 +275,4 @@ class Conversation:
         """
         self.handles.close()
         self.processes.close()
-        self.files.close()
         self.history.keep = lambda entry: None

@@ -126,7 +126,7 @@ class Session:
     def reset(self) -> None:
         """Begin a new conversation without items and grants; commands end.
 
-        The earlier turns' changes of files can still be undone.
+        The earlier turns' changes of files can still be undone, until it has changed some itself.
 
         Raises:
             FatalError: a prompt is running; its calls would lose their place in the conversation.

@@ -35,11 +35,13 @@ def new_journal(
     if parent is None:
         parent = scratch_folder() / "changes"
     journal = ChangeJournal(str(parent / session_id), about, lambda: remove_old(parent))
-    own, *shared = (str(parent / each) for each in (session_id, *reversed(past)))
-    shared = [*filter(_is_private, shared)] if is_trusted(str(parent)) else []
+    if not is_trusted(str(parent)):
+        return journal
+    shared = [str(parent / os.path.basename(each)) for each in reversed(past)]
+    shared = [*filter(_is_private, shared)]
     journal.store.others = [f"{each}/contents" for each in shared]
     with suppress(OSError, ValueError):
-        if _is_private(own) and is_trusted(str(parent)):  # the conversation is being resumed
+        if _is_private(journal.folder):  # the conversation is being resumed
             journal.load()
         elif shared:  # the nearest one has what it shares with those before it
             journal.share(shared[0], turns)

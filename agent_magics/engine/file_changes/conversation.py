@@ -41,6 +41,7 @@ class ChangedFiles:
         writers: the last writers of files, among the agent and its sub-agents.
         past: the conversations from which this one was forked, oldest first.
         turns: the turns with which it was resumed, those of the past included.
+        changed: the turns that changed files, whether or not that is kept.
     """
 
     def __init__(self, folder: Path | None, session_id: str, agent: str) -> None:
@@ -51,6 +52,7 @@ class ChangedFiles:
         self._earlier: list[ChangeJournal] = []  # of the conversations before it, newest first
         self.past: Sequence[str] = ()
         self.turns: Sequence[str] = ()
+        self.changed: set[str] = set()
         self._trackers: dict[str, DiffTracker] = {}
         self._reviews: dict[str, TurnReview] = {}
         self._too_large: set[str] = set()
@@ -101,7 +103,7 @@ class ChangedFiles:
         next_ones = copy(self)
         next_ones._earlier = [*filter(None, [self._journal]), *self._earlier]
         next_ones._session_id, next_ones._journal = session_id, None
-        next_ones.past = next_ones.turns = ()
+        next_ones.past, next_ones.turns, next_ones.changed = (), (), set()
         return next_ones
 
     def journal_to_undo(self, cwd: Path) -> ChangeJournal:

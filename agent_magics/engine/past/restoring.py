@@ -61,6 +61,7 @@ def _restore(conversation: Conversation, record: Record) -> None:
     for done in entries:
         _do(conversation, done)
         redacted |= isinstance(done, records.ItemAdded | records.HistoryShortened) and done.redacted
+    conversation.files.changed = record.changed
     conversation.files.turns = conversation.history.turns
     _check_calls(conversation.history.items)
     _check_calls(conversation.history.sent)

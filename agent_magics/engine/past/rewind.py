@@ -88,6 +88,12 @@ class Rewind:
         count = self._count()
         return self._journal.preview(count) if count else None
 
+    @property
+    def lost(self) -> bool:
+        """Whether some of the turns changed files of which no copy is kept: these stay."""
+        changed = self._conversation.files.changed
+        return any(turn in changed and not self._journal.has_kept(turn) for turn in self.turns)
+
     def go_back(self, *, conversation: bool = True, files: bool = True) -> None:
         """Undo the turns; files that the person has changed since are left as they are.
 
@@ -111,9 +117,9 @@ class Rewind:
     def _tell(self, count: int, *, conversation: bool) -> None:
         """Notify the model of files that differ from what the conversation says of them."""
         way, tell = self.files, self._conversation.tell
-        if conversation and count and (way is None or way.obstacles):
-            left = [] if way is None else [each.change.path for each in way.obstacles]
-            names = f": {self._names(left)}" if left else ""
+        left = [each.change.path for each in way.obstacles] if way is not None else []
+        if conversation and (self.lost or left or (count and way is None)):
+            names = f": {self._names(left)}" if left and not self.lost else ""
             tell(f"{_LEFT}{names}; read a file before you change it.")
             self._is_told = True
         elif way is not None and way.paths and not conversation:

@@ -1,6 +1,7 @@
-"""A conversation's rewind and undo restore the files of its own turns, whatever others did since."""
+"""A conversation's rewind and undo restore the files of its own turns, whatever others did."""
 
 import os
+import shutil
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_magics import Agent, Call, FatalError, ScriptedModel
+from agent_magics.config_files.places import state_folder
+from agent_magics.file_history.journal import MOST_KEPT
 from agent_magics.protocol.items import UserMessage
+from agent_magics.records.places import rollout_folder
+from agent_magics.records.retention import delete
 
 
 @dataclass
@@ -88,7 +93,16 @@ class World:
 
 STEPS = {
     name: getattr(World, name)
-    for name in ("write", "talk", "reset", "fork", "fork_and_close", "restart", "resume_first")
+    for name in (
+        "begin",
+        "write",
+        "talk",
+        "reset",
+        "fork",
+        "fork_and_close",
+        "restart",
+        "resume_first",
+    )
 }
 
 
@@ -132,6 +146,7 @@ def assert_way_back(agent: Agent, world: World) -> None:
         ["write", "reset", "write"],
         ["write", "reset", "write", "restart", "write"],
         ["write", "reset", "write", "restart", "write", "restart", "resume_first", "write"],
+        ["write", "reset", "begin", "resume_first", "write"],
         ["write", "fork", "write"],
         ["write", "fork_and_close", "talk", "fork", "write"],
         ["write", "fork", "write", "fork_and_close", "write", "resume_first", "write"],
@@ -158,6 +173,67 @@ def _live(place: Path, steps: list[str]) -> None:
         assert_own(world)
     finally:
         world.close()
+
+
+def _nothing(world: World) -> None:
+    world.close()
+
+
+def _delete_journals(world: World) -> None:
+    world.close()
+    for conversation in world.written:
+        shutil.rmtree(state_folder() / "changes" / conversation)
+
+
+def _delete_the_forks_parent(world: World) -> None:
+    world.close()
+    delete(rollout_folder(), next(iter(world.written)))
+
+
+def _undo_and_write(world: World) -> None:
+    world.here.undo()
+    world.write()
+    world.close()
+
+
+def _fill(world: World) -> None:
+    """Write as if little room were left for copies, so that those of the first turn go."""
+    journal = world.here.session.conversation.files.journal_in(world.place)
+    journal.store._size = MOST_KEPT
+    world.write()
+
+
+@pytest.mark.parametrize(
+    ("steps", "happens", "is_lost"),
+    [
+        (["write"], _nothing, False),
+        (["write"], _delete_journals, True),
+        (["talk", "write", "talk"], _delete_journals, True),
+        (["talk", "reset", "write"], _undo_and_write, False),
+        (["write", "fork"], _nothing, False),
+        (["write", "fork"], _delete_the_forks_parent, True),
+        (["write", "write"], _fill, True),
+    ],
+)
+def test_files_of_which_no_copy_is_left_are_told(tmp_path, steps, happens, is_lost):
+    world = World(tmp_path)
+    world.begin()
+    for step in steps:
+        STEPS[step](world)
+    conversation = world.here.conversation_id
+    happens(world)
+    with world.here if world.agents else resumed(world, conversation) as agent:
+        assert agent.way_back(1).lost == is_lost
+        way = agent.rewind(1)
+        assert way.lost == is_lost
+        before = len(agent.session.conversation.history.items)
+        world.script._turns.append("Yes.")
+        agent.run_sync("Go.")
+        told = agent.session.conversation.history.items[before:-2]
+        assert ["Files are as turns left them" in str(each.content) for each in told] == (
+            [True] if is_lost else []
+        )
+    world.agents.clear()
 
 
 def test_a_new_conversation_can_undo_the_last_ones_turn_until_it_has_changed_files(tmp_path):
@@ -191,8 +267,7 @@ def test_what_a_page_shows_of_an_earlier_conversation_is_reviewed_and_undone_by_
     assert world.here.session.conversation.review(tmp_path, turn) is review
     assert review.revert(1) == ""
     assert world.names() == {"2.txt"}
-    told = [item for item in world.here.session.conversation.history.items]
     world.talk()
-    later = world.here.session.conversation.history.items[len(told) :]
-    assert any(isinstance(each, UserMessage) and "reverted" in str(each.content) for each in later)
+    items = world.here.session.conversation.history.items
+    assert any(isinstance(each, UserMessage) and "reverted" in str(each.content) for each in items)
     world.close()
