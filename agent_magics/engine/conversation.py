@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from agent_magics.approval.grants import ApprovalStore
 from agent_magics.approval.rules import RuleBook
@@ -45,6 +45,10 @@ _KEY = re.compile(KEY_SHAPES)
 
 # Characters of one result's text, and of all of a conversation, that are there after a restart.
 MOST_RESULT, MOST_RESULTS = 256 * 1024, 16 * 1024 * 1024
+
+
+# What goes back with turns beside the history: the plan, the found tools, the reported servers.
+_Beside: TypeAlias = tuple[tuple[PlanStep, ...], dict[str, None], dict[str, str]]
 
 
 class Conversation:
@@ -104,6 +108,8 @@ class Conversation:
         self._room_for_results = MOST_RESULTS
         self.typed_keys: set[str] = set()
         self._recorded: tuple[int, dict[str, str]] = 0, {}  # found tools, server states
+        self._at_begin: dict[str, _Beside] = {}  # by turn
+        self._taken_back: list[_Beside] = []
         self._notifications: deque[Notification] = deque()
         self._rules: RuleBook | None = None
 
@@ -158,15 +164,28 @@ class Conversation:
         notes, self.notes = self.notes, []
         return notes
 
+    def _beside(self) -> _Beside:
+        return self.plan, dict(self.found), dict(self.reported_servers)
+
+    def begin_turn(self, turn_id: str) -> None:
+        """Mark the start of a turn, which may be taken back."""
+        self._at_begin[turn_id] = self._beside()
+        self.history.begin_turn(turn_id)
+
     def take_back(self, turn_id: str) -> None:
         """Return to the state before a turn: its items are not sent any more."""
         self.history.take_back(turn_id)
+        self._taken_back.append(self._beside())
+        self.plan, self.found, self.reported_servers = self._at_begin[turn_id]
         self.meter.reset()
 
     def restore(self) -> bool:
-        """Restore the items taken back last; return False where there are none."""
+        """Restore what was taken back last; return False where there is nothing."""
         self.meter.reset()
-        return self.history.restore()
+        is_back = self.history.restore()
+        if is_back:
+            self.plan, self.found, self.reported_servers = self._taken_back.pop()
+        return is_back
 
     def rules_in(self, folder: Path, roots: Sequence[Path] = ()) -> RuleBook:
         """Return the approval rules of a workspace, an absolute path without links.
@@ -250,6 +269,10 @@ class Conversation:
     # -- the end -----------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End its commands and close its files; the journal of file changes stays for undo."""
+        """End its commands and close its files; the journal of file changes stays for undo.
+
+        What still happens in it is not recorded: the record is that of another one from here on.
+        """
         self.handles.close()
         self.processes.close()
+        self.history.keep = lambda entry: None

@@ -99,6 +99,7 @@ class Session:
         if conversation == self.conversation.id:
             self.begin_record()
             self.outbox.keep(ConversationNamed(name=name))
+            self.outbox.record()
         else:
             self._archive.rename(conversation, name)
 
@@ -125,13 +126,13 @@ class Session:
     def reset(self) -> None:
         """Begin a new conversation without items and grants; commands end.
 
-        The earlier turns' changes of files can still be undone.
+        The earlier turns' changes of files can still be undone, until it has changed some itself.
 
         Raises:
             FatalError: a prompt is running; its calls would lose their place in the conversation.
         """
         conversation, rollout = self._archive.new()
-        conversation.files = self.conversation.files
+        conversation.files = self.conversation.files.following(conversation.id)
         self._take_up(conversation, rollout)
 
     def _take_up(self, conversation: Conversation, rollout: Rollout | None, last: int = 0) -> None:

@@ -8,7 +8,7 @@ or between two changes, is a conflict and is kept.
 import json
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -116,6 +116,7 @@ class ChangeJournal:
         self.about = dict(about or {})
         self.store = ContentStore(f"{folder}/contents", MOST_KEPT)
         self._turns: dict[str, TurnChanges] = {}
+        self._kept: set[str] = set()  # also those that were undone for good
         self._lock = threading.RLock()
         self._fd: int | None = None
         self._owed = b""  # lines that could not be written
@@ -150,6 +151,7 @@ class ChangeJournal:
                 if data is not None:
                     self.store.put(state.digest, data)
             self._drop_undone()
+            self._kept.add(turn_id)
             self._turns.setdefault(turn_id, TurnChanges(turn_id, title))
             self._turns[turn_id].steps.append(_JournalStep(tuple(changes), certain, by))
             rows = [
@@ -169,6 +171,7 @@ class ChangeJournal:
         while self.store.size > MOST_KEPT // 2 and len(self._turns) > 1:
             oldest = next(iter(self._turns))
             del self._turns[oldest]
+            self._kept.discard(oldest)
             needed = {
                 state.digest
                 for turn in self._turns.values()
@@ -245,6 +248,10 @@ class ChangeJournal:
         """Return a turn that changed files; None where it changed none, or was undone."""
         turn = self._turns.get(turn_id)
         return None if turn is None or turn.undone else turn
+
+    def has_kept(self, turn_id: str) -> bool:
+        """Tell whether what a turn changed can be undone, or was."""
+        return turn_id in self._kept
 
     def own_changes(self, turn: TurnChanges) -> list[PathChange]:
         """Return the combined change of each path that only the agent can have changed."""
@@ -461,13 +468,28 @@ class ChangeJournal:
 
     def load(self) -> "ChangeJournal":
         """Read the file of an earlier kernel; an incomplete last line is skipped."""
-        about, *lines = read_plain(f"{self.folder}/{FILE}", _MOST_READ).splitlines() or [b""]
+        about, *lines = _lines_in(self.folder)
         with self._lock:
             self.about = load_json(about)
             for line in lines:
                 with suppress(ValueError, KeyError, TypeError):
                     self._take(load_json(line))
         return self
+
+    def share(self, folder: str, turns: Collection[str]) -> None:
+        """Take over what these turns have in another journal; written with this one's first change.
+
+        That is the journal of the conversation from which this one was forked.
+        """
+        _, *lines = _lines_in(folder)
+        with self._lock:
+            for line in lines:
+                with suppress(ValueError, KeyError, TypeError, AttributeError):
+                    row = load_json(line)
+                    turn = str(row.get("turn", ""))  # a revert among later turns is "ID:NUMBER"
+                    if not turn or turn in turns or turn.rpartition(":")[0] in turns:
+                        self._take(row)
+                        self._owed += line + b"\n"
 
     def _take(self, row: Mapping[str, Any]) -> None:
         """Apply a line of the file; one that no journal writes changes nothing.
@@ -477,6 +499,7 @@ class ChangeJournal:
         """
         if "forgotten" in row:
             self._turns.pop(row["forgotten"], None)
+            self._kept.discard(row["forgotten"])
         elif "changes" in row:
             changes = tuple(map(_as_change, row["changes"]))
             step = _JournalStep(changes, row["certain"], row.get("by", ""))
@@ -484,6 +507,7 @@ class ChangeJournal:
             if not (is_typed(step) and is_typed(turn)):
                 raise ValueError("a value of another type")
             self._drop_undone()
+            self._kept.add(turn.id)
             self._turns.setdefault(turn.id, turn).steps.append(step)
         else:
             is_undone, left = "undone" in row, frozenset(row["left"])
@@ -492,6 +516,10 @@ class ChangeJournal:
                 if name in self._turns:
                     found = self._turns[name]
                     found.undone, found.left, found.doubtful = is_undone, left, doubtful
+
+
+def _lines_in(folder: str) -> list[bytes]:
+    return read_plain(f"{folder}/{FILE}", _MOST_READ).splitlines() or [b""]
 
 
 def _as_change(row: Mapping[str, Any]) -> PathChange:

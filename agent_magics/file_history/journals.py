@@ -3,7 +3,7 @@
 import os
 import shutil
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,21 +16,35 @@ from agent_magics.files.trusted_imports import is_trusted
 KEEP_DAYS = 7
 
 
-def new_journal(parent: Path | None, session_id: str, about: Mapping[str, str]) -> ChangeJournal:
+def new_journal(
+    parent: Path | None,
+    session_id: str,
+    about: Mapping[str, str],
+    past: Sequence[str] = (),
+    turns: Collection[str] = (),
+) -> ChangeJournal:
     """Return the journal of a conversation; a new one writes nothing yet.
 
     Args:
         parent: the folder of all journals; None keeps it with this process's temporary files.
         session_id: the conversation.
         about: metadata by which it is found again.
+        past: the conversations from which it was forked, oldest first.
+        turns: its turns, those that it shares with them included.
     """
     if parent is None:
         parent = scratch_folder() / "changes"
-    folder = str(parent / session_id)
-    journal = ChangeJournal(folder, about, lambda: remove_old(parent))
-    if _is_private(folder) and is_trusted(str(parent)):  # the conversation is being resumed
-        with suppress(OSError, ValueError):
+    journal = ChangeJournal(str(parent / session_id), about, lambda: remove_old(parent))
+    if not is_trusted(str(parent)):
+        return journal
+    shared = [str(parent / os.path.basename(each)) for each in reversed(past)]
+    shared = [*filter(_is_private, shared)]
+    journal.store.others = [f"{each}/contents" for each in shared]
+    with suppress(OSError, ValueError):
+        if _is_private(journal.folder):  # the conversation is being resumed
             journal.load()
+        elif shared:  # the nearest one has what it shares with those before it
+            journal.share(shared[0], turns)
     return journal
 
 

@@ -55,6 +55,7 @@ Done: TypeAlias = Entry | CellChanged | PlanUpdated | SubAgentChanged | Variable
 _BEGUN = b'{"type":"RecordBegun"'
 _KIND = re.compile(rb'\{"type": ?"(\w+)"')
 _NUMBER = re.compile(rb'\{"type": ?"\w+", ?"seq": ?(\d{1,15})\b')
+_TURN = re.compile(rb'"turn_id": ?"([^"]*)"')
 _ENTRIES = {
     name.encode()
     for name, kind in vars(records).items()
@@ -83,6 +84,7 @@ class Record:
         outputs: outputs of calls of its last turn, by call id.
         prompt: the person's last prompt, if it was shown and is not in the history yet.
         sessions: the commands of sessions that had not ended, by session id.
+        changed: the turns that changed files.
         last: the number (`seq`) of its last event.
         size: the used bytes of the record.
         is_damaged: whether there is more, which is not used.
@@ -94,6 +96,7 @@ class Record:
     outputs: dict[str, Content] = field(default_factory=dict)
     prompt: str = ""
     sessions: dict[str, str] = field(default_factory=dict)
+    changed: set[str] = field(default_factory=set)
     last: int = 0
     size: int = 0
     is_damaged: bool = False
@@ -222,6 +225,8 @@ def _take(record: Record, line: bytes, shown: list[bytes]) -> None:
         shown[:] = [line]
     elif name in _SHOWN:
         shown.append(line)
+    elif name == b"TurnDiffUpdated" and (turn := _TURN.search(line)):
+        record.changed.add(turn[1].decode("utf-8", "replace"))
     elif name in _SESSIONS and b'"session_id":""' not in line:
         _note_session(record, _noun(line))
 

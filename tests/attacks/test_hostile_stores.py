@@ -274,8 +274,9 @@ HOSTILE_ROWS = [
 ]
 
 
+@pytest.mark.parametrize("is_fork", [False, True])
 @pytest.mark.parametrize("row", HOSTILE_ROWS, ids=range(len(HOSTILE_ROWS)))
-def test_a_hostile_line_of_a_journal_changes_nothing(tmp_path, row):
+def test_a_hostile_line_of_a_journal_changes_nothing(tmp_path, row, is_fork):
     folder, path = tmp_path / "journal", tmp_path / "a"
     path.write_text("after")
     journal = ChangeJournal(str(folder), {})
@@ -283,7 +284,11 @@ def test_a_hostile_line_of_a_journal_changes_nothing(tmp_path, row):
     journal.close()
     with (folder / JOURNAL).open("a") as file:
         file.write(f"{json.dumps(row)}\n")
-    journal = ChangeJournal(str(folder)).load()
+    if is_fork:
+        journal = ChangeJournal(str(tmp_path / "fork"))
+        journal.share(str(folder), ["t0"])
+    else:
+        journal = ChangeJournal(str(folder)).load()
     assert [turn.id for turn in journal.turns] == ["t0"]
     assert [change.path for change in journal.changes_of(journal.turns)] == [str(path)]
     assert journal.undo(1).paths == (str(path),)

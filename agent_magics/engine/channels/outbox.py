@@ -8,6 +8,7 @@ import itertools
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -69,12 +70,15 @@ class Outbox:
         self._turns: dict[str, _TurnListeners] = {}
         self.secrets = Secrets()
         self._pending: list[Event | Entry] = []
+        self._unshown = deque[Event]()  # recorded, and not shown yet
         self._numbers = itertools.count(1)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._recording = threading.RLock()  # taken first, where both are
 
     def record_in(self, rollout: Rollout | None, last: int = 0) -> None:
-        """Replace the record, while no events are pending; `last` is its last event's number."""
-        with self._lock:
+        """Replace the record, after all is written; `last` is the new one's last event's number."""
+        with self._recording, self._lock:
+            self.record()
             before, self._rollout = self._rollout, rollout
             self._is_recorded = True
             self._numbers = itertools.count(last + 1)
@@ -82,9 +86,10 @@ class Outbox:
             before.close()
 
     def begin_record(self) -> None:
-        """Create the record's file now; see `Rollout.begin`."""
+        """Create the record's file now, with all that has happened; see `Rollout.begin`."""
         if self._rollout is not None:
             self._rollout.begin()
+            self.record()
 
     def sync(self) -> None:
         """Flush the record to the disk (fsync); not on the engine's thread."""
@@ -184,18 +189,15 @@ class Outbox:
 
     def flush(self) -> None:
         """Record and then show the pending events; on the engine's thread."""
-        with self._lock:
-            happened, self._pending = self._pending, []
-        if not happened:
-            return
-        self._record(happened)
-        events = [each for each in happened if isinstance(each, Event)]
-        for event in events:
+        self.record()
+        event = None
+        while self._unshown:
+            event = self._unshown.popleft()
             self._show(event)
-        if self._problem is not None and events:
+        if self._problem is not None and event is not None:
             problem, self._problem = clause(self._problem), None
             message = f"This session is not recorded: {problem}. It will be when that is mended."
-            self.emit(events[-1].turn_id, Warned, message=message)
+            self.emit(event.turn_id, Warned, message=message)
 
     def _show(self, event: Event) -> None:
         turn, listener = self._turns.get(event.turn_id), None
@@ -214,9 +216,17 @@ class Outbox:
         elif isinstance(event, Warned) and event.turn_id:
             _LOG.warning("%s", event.message)  # of a turn that is over: nobody else says it
 
-    def _record(self, happened: Sequence[Event | Entry]) -> None:
-        """Record events; where that fails, a warning follows the next ones."""
-        if self._rollout is None:
+    def record(self) -> None:
+        """Record what is pending, from any thread; the engine shows the events at its next step."""
+        with self._recording:
+            with self._lock:
+                happened, self._pending = self._pending, []
+            self._write(happened)
+            self._unshown.extend(each for each in happened if isinstance(each, Event))
+
+    def _write(self, happened: Sequence[Event | Entry]) -> None:
+        """Write into the record; where that fails, a warning follows the next events."""
+        if self._rollout is None or not happened:
             return
         try:
             self._is_recorded |= self._rollout.write(happened)

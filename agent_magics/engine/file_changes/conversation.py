@@ -1,6 +1,8 @@
 """Tracks file changes of a conversation: a tracker for each turn, one journal for all."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from copy import copy
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -37,6 +39,9 @@ class ChangedFiles:
 
     Attributes:
         writers: the last writers of files, among the agent and its sub-agents.
+        past: the conversations from which this one was forked, oldest first.
+        turns: the turns with which it was resumed, those of the past included.
+        changed: the turns that changed files, whether or not that is kept.
     """
 
     def __init__(self, folder: Path | None, session_id: str, agent: str) -> None:
@@ -44,6 +49,10 @@ class ChangedFiles:
         self._session_id = session_id
         self._agent = agent
         self._journal: ChangeJournal | None = None
+        self._earlier: list[ChangeJournal] = []  # of the conversations before it, newest first
+        self.past: Sequence[str] = ()
+        self.turns: Sequence[str] = ()
+        self.changed: set[str] = set()
         self._trackers: dict[str, DiffTracker] = {}
         self._reviews: dict[str, TurnReview] = {}
         self._too_large: set[str] = set()
@@ -84,17 +93,26 @@ class ChangedFiles:
         found by `journal_to_undo`.
         """
         if self._journal is None:
-            self._journal = new_journal(self._folder, self._session_id, self._about(cwd))
+            self._journal = new_journal(
+                self._folder, self._session_id, self._about(cwd), self.past, self.turns
+            )
         return self._journal
+
+    def following(self, session_id: str) -> "ChangedFiles":
+        """Return those of the conversation that follows in this kernel, with their own journal."""
+        next_ones = copy(self)
+        next_ones._earlier = [*filter(None, [self._journal]), *self._earlier]
+        next_ones._session_id, next_ones._journal = session_id, None
+        next_ones.past, next_ones.turns, next_ones.changed = (), (), set()
+        return next_ones
 
     def journal_to_undo(self, cwd: Path) -> ChangeJournal:
         """Return this conversation's journal, or if it is empty that of the last ended one."""
-        journal = self.journal_in(cwd)
-        if journal.is_empty:
-            earlier = earlier_journal(self._folder, self._about(cwd))
-            if earlier is not None:
-                self._journal = journal = earlier
-        return journal
+        own = self.journal_in(cwd)
+        if own.is_empty and all(each.is_empty for each in self._earlier):
+            found = earlier_journal(self._folder, self._about(cwd))
+            self._earlier += [found] if found is not None else []
+        return next((each for each in (own, *self._earlier) if not each.is_empty), own)
 
     def diff(self, turn: int, cwd: Path) -> str:
         """Return the changes of a turn as a unified diff.
@@ -121,13 +139,17 @@ class ChangedFiles:
             FatalError: the turn is running.
         """
         journal = self.journal_to_undo(cwd)
-        turn = journal.find(turn_id) if turn_id else next(iter(journal.turns), None)
+        turn = next(iter(journal.turns), None)
+        if turn_id:
+            known = ((each, each.find(turn_id)) for each in (self.journal_in(cwd), *self._earlier))
+            journal, turn = next((pair for pair in known if pair[1]), (journal, None))
         if turn is None:
             return self._reviews.get(turn_id)  # undone, perhaps
         if turn.id in self._trackers:
             self._check_rest()
         if turn.id not in self._reviews:
-            self._reviews[turn.id] = TurnReview(journal, turn, cwd, self._check_rest, tell)
+            newest = partial(self.journal_to_undo, cwd)
+            self._reviews[turn.id] = TurnReview(journal, turn, cwd, self._check_rest, tell, newest)
             if len(self._reviews) > _MOST_REVIEWS:
                 del self._reviews[next(iter(self._reviews))]
         return self._reviews[turn.id]
@@ -138,12 +160,12 @@ class ChangedFiles:
 
     def conflict(self, cwd: Path, way: UndoResult) -> TurnDiffUpdated:
         """Return the conflicts of an undo as a diff."""
-        return conflict_event(self.journal_in(cwd), way.obstacles, cwd)
+        return conflict_event(self.journal_to_undo(cwd), way.obstacles, cwd)
 
     def close(self) -> None:
-        """Close the journal."""
-        if self._journal is not None:
-            self._journal.close()
+        """Close the journals; what still is written opens them again."""
+        for each in filter(None, [self._journal, *self._earlier]):
+            each.close()
 
     def _about(self, cwd: Path) -> dict[str, str]:
         return {"agent": self._agent, "workspace": str(cwd)}

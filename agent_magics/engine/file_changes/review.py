@@ -50,6 +50,7 @@ class TurnReview:
         cwd: the workspace.
         check: called before a revert; raises FatalError where none can be made now.
         tell: sends the model a message with its next request.
+        newest: returns the journal in which an undo finds its turn.
 
     Attributes:
         changes: in the order of the turn's diff; what the person may have made is not among them.
@@ -62,9 +63,10 @@ class TurnReview:
         cwd: Path,
         check: Callable[[], object],
         tell: Callable[[str], object],
+        newest: Callable[[], ChangeJournal],
     ) -> None:
         self._journal, self._turn, self._cwd = journal, turn, cwd
-        self._check, self._tell = check, tell
+        self._check, self._tell, self._newest = check, tell, newest
         self._lock = RLock()
         own = sorted(journal.own_changes(turn), key=lambda change: change.path)
         self.changes = [change for each in own for change in self._changes_in(each)]
@@ -91,7 +93,7 @@ class TurnReview:
     @property
     def is_last(self) -> bool:
         """Whether no later turn has changed files, so that an undo reverts this one."""
-        return self._journal.turns[:1] == [self._turn]
+        return self._newest().turns[:1] == [self._turn]
 
     @property
     def is_undone(self) -> bool:

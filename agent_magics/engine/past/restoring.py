@@ -56,10 +56,13 @@ def restore(conversation: Conversation, record: Record) -> None:
 def _restore(conversation: Conversation, record: Record) -> None:
     redacted = False
     conversation.memory, conversation.has_code = record.begun.memory, record.begun.has_code
+    conversation.files.past = [each.conversation for each in record.begun.past]
     entries = list(_answered(record.done))
     for done in entries:
         _do(conversation, done)
         redacted |= isinstance(done, records.ItemAdded | records.HistoryShortened) and done.redacted
+    conversation.files.changed = record.changed
+    conversation.files.turns = conversation.history.turns
     _check_calls(conversation.history.items)
     _check_calls(conversation.history.sent)
     not_sent = map(NOT_SENT.format, _waiting(record.done))
@@ -149,7 +152,7 @@ def _do(conversation: Conversation, done: Done) -> None:
                 raise ValueError(f"{replaced} items were replaced, more than there are")
             conversation.history.shorten(items, replaced)
         case records.TurnOpened(turn_id=turn_id):
-            conversation.history.begin_turn(turn_id)
+            conversation.begin_turn(turn_id)
         case records.TurnsTakenBack(turn_id=turn_id):
             with suppress(ValueError):  # the line that began the turn is missing
                 conversation.take_back(turn_id)

@@ -3,7 +3,8 @@
 It combines the undo of files (`file_history.journal`) with that of the history, by turns.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from agent_magics.engine.conversation import Conversation
@@ -51,6 +52,8 @@ class Rewind:
         self.turns = turns[number - 1 :]
         self.files: UndoResult | None = None
         self._is_back = False
+        self._is_told = False  # that files are as these turns left them
+        self._redo_files: Callable[[], UndoResult] = self._journal.redo
         self._redone: list[UndoResult] = []  # by a redo that the disk refused half-way
 
     def is_of(self, conversation: Conversation) -> bool:
@@ -73,7 +76,7 @@ class Rewind:
 
     @property
     def _journal(self) -> ChangeJournal:
-        return self._conversation.files.journal_to_undo(self._cwd)
+        return self._conversation.files.journal_in(self._cwd)
 
     def _count(self) -> int:
         """Return the number of the journal's turns to undo, those in between included."""
@@ -84,6 +87,12 @@ class Rewind:
         """Return the outcome for the files without changing any; None where no turn changed one."""
         count = self._count()
         return self._journal.preview(count) if count else None
+
+    @property
+    def lost(self) -> bool:
+        """Whether some of the turns changed files of which no copy is kept: these stay."""
+        changed = self._conversation.files.changed
+        return any(turn in changed and not self._journal.has_kept(turn) for turn in self.turns)
 
     def go_back(self, *, conversation: bool = True, files: bool = True) -> None:
         """Undo the turns; files that the person has changed since are left as they are.
@@ -101,16 +110,19 @@ class Rewind:
         if conversation:
             self._conversation.take_back(self.turns[0])
             self._is_back = True
+        else:  # the model, which still has the turns, is told of the way forth, too
+            self._redo_files = partial(self._conversation.redo, self._cwd)
         self._tell(count, conversation=conversation)
 
     def _tell(self, count: int, *, conversation: bool) -> None:
         """Notify the model of files that differ from what the conversation says of them."""
         way, tell = self.files, self._conversation.tell
-        if conversation and count and way is None:
-            tell(f"{_LEFT}; read a file before you change it.")
-        elif way is not None and conversation and way.obstacles:
-            tell(f"{_LEFT}: {self._names([each.change.path for each in way.obstacles])}.")
-        elif way is not None and not conversation:
+        left = [each.change.path for each in way.obstacles] if way is not None else []
+        if conversation and (self.lost or left or (count and way is None)):
+            names = f": {self._names(left)}" if left and not self.lost else ""
+            tell(f"{_LEFT}{names}; read a file before you change it.")
+            self._is_told = True
+        elif way is not None and way.paths and not conversation:
             tell(
                 "The person put files back as they were before your last turns: "
                 f"{self._names(way.paths)}. Read a file again before you change it."
@@ -131,9 +143,11 @@ class Rewind:
         """
         if self._is_back and not self._conversation.restore():
             raise WayLost("More was said since you went back, so that cannot be taken back.")
+        if self._is_back and self._is_told:
+            self._conversation.tell("The person has put these turns back into this conversation.")
         self._is_back = False
         undone = () if self.files is None else self.files.turns
         for _ in undone[len(self._redone) :]:
-            self._redone.append(self._journal.redo())
+            self._redone.append(self._redo_files())
         done, self._redone, self.files = self._redone, [], None
         return done

@@ -24,7 +24,13 @@ from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.engine.turns.loop import ENDED, Turn
 from agent_magics.models.base import Model
 from agent_magics.protocol.errors import RespondToModel
-from agent_magics.protocol.events import CellChanged, Event, PlanUpdated, VariablesKnown
+from agent_magics.protocol.events import (
+    CellChanged,
+    Event,
+    PlanUpdated,
+    TurnDiffUpdated,
+    VariablesKnown,
+)
 from agent_magics.protocol.tools import ToolOutput
 
 
@@ -103,6 +109,8 @@ def _context(
             conversation.know(fields["variables"])
         elif kind is CellChanged:
             conversation.cell_changes.append(CellChanged(turn_id=turn_id, **fields))
+        elif kind is TurnDiffUpdated:
+            conversation.files.changed.add(turn_id)
         channels.outbox.emit(turn_id, kind, **fields)
 
     parent = turn_config.parent

@@ -112,14 +112,14 @@ class Turn:
 
     async def _answer(self, prompt: UserMessage) -> str:
         """Return the model's final answer to one prompt."""
-        self._add_notifications()  # notifications since the last turn precede the prompt
+        self.add_notifications()  # notifications since the last turn precede the prompt
         self._history.append(prompt)
         self._loops.begin_turn()
         text = text_of(prompt.content)
         while True:
             if self.model_caller.is_used_up:
                 return await self._wind_up(text)
-            self._add_notifications()
+            self.add_notifications()
             await self.model_caller.compaction.make_room(text)
             is_last = self._loops.denied
             response = await self.model_caller.ask(text, is_last=is_last, output=self._output)
@@ -145,7 +145,7 @@ class Turn:
         for each in messages:
             self.context.emit(PromptAdded, text=text_of(each.content))
 
-    def _add_notifications(self) -> None:
+    def add_notifications(self) -> None:
         """Add the notifications to the history, as one message that is not the person's."""
         notes = self._conversation.take_notifications(self._turn_config)
         notes += map(report_repetition, self._loops.take_notes())

@@ -224,7 +224,8 @@ class TurnRunner:
             emit(Warned, message=message)
         if turn_config.servers is not None:
             await turn_config.servers.require()
-        self.conversation.history.begin_turn(op.turn_id)
+        turn.add_notifications()  # first: what they tell holds also where the turn is taken back
+        self.conversation.begin_turn(op.turn_id)
         self._channels.additions.on_words = partial(self._channels.engine.post, turn.skip_calls)
         text = await turn.run(UserMessage(op.content))
         return TurnCompleted, {

@@ -306,6 +306,21 @@ def test_a_rewind_of_another_conversation_is_not_redone(place: Path) -> None:
         assert "write" not in kernel.run("%agent history").text
 
 
+def test_files_of_which_no_copy_is_left_are_named_as_such(place: Path) -> None:
+    with kernel_in(place) as kernel:
+        kernel.run(scripted(WRITE % (1, 1), "'Ok.'", "'New.'"))
+        assert kernel.run("%%agent --approval never --tools python write_file\nwrite\n").text
+        conversation = kernel.value(ID).strip("'")
+        assert kernel.run("%agent reset").status == "ok"
+        lost = "from agent_magics.config_files.places import state_folder\nimport shutil\n"
+        lost += f"shutil.rmtree(state_folder() / 'changes' / {conversation!r})"
+        assert kernel.run(lost).status == "ok"
+        assert kernel.run(f"%agent resume {conversation}").status == "ok"
+        told = kernel.run("%agent rewind --yes").text
+        assert told.count("Left alone: files that these turns changed") == 2, "before and after"
+        assert (place / "a.txt").read_text() == "1"
+
+
 LOOK = """
 [Call("python", {"code": "total = sum(numbers)"}), Call("python", {"code": "'x' * 20_000"})]
 """

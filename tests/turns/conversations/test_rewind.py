@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from agent_magics import Agent, Call, FatalError, ScriptedModel, ToolContext, tool
-from agent_magics.protocol.events import CellChanged
-from agent_magics.protocol.items import UserMessage
+from agent_magics.protocol.events import CellChanged, VariablesKnown
+from agent_magics.protocol.items import Item, UserMessage
 from tests.support.turns import assert_valid, scripted
 
 
@@ -165,3 +165,131 @@ def test_a_turn_that_is_not_there_is_one_sentence(place):
         for turn in (0, 4):
             with pytest.raises(FatalError, match="has 3 turns"):
                 agent.rewind(turn)
+
+
+# -- what the model was told before, and what stands beside the history ----------------------------
+
+
+@tool
+def know_it(*, ctx: ToolContext) -> str:
+    """Know a variable, which a new kernel does not have."""
+    ctx.emit(VariablesKnown, variables={"frame": {"type": "int"}})
+    return "Ok."
+
+
+def resumed(agent: Agent) -> Agent:
+    agent.close()
+    conversation = agent.session.conversation.id
+    return Agent.resume(conversation, ScriptedModel(["More."] * 4), [know_it], cwd=agent.config.cwd)
+
+
+def after_an_undo(agent: Agent) -> Agent:
+    agent.undo()
+    return agent
+
+
+def after_an_undo_and_a_resume(agent: Agent) -> Agent:
+    return resumed(after_an_undo(agent))
+
+
+def after_files_were_put_back(agent: Agent) -> Agent:
+    agent.rewind(conversation=False)
+    return agent
+
+
+def after_a_rewind_that_left_files(agent: Agent) -> Agent:
+    agent.rewind(files=False)
+    return agent
+
+
+def after_the_variables_are_gone(agent: Agent) -> Agent:
+    return resumed(agent)
+
+
+def said_before(agent: Agent, prompt: str) -> list[Item]:
+    """Return what the request with this prompt says before it."""
+    assert agent.run_sync(prompt).status == "completed"
+    items = list(agent.session.conversation.history.sent)
+    return items[: items.index(UserMessage(prompt))]
+
+
+@pytest.mark.parametrize(
+    "happens",
+    [
+        after_an_undo,
+        after_an_undo_and_a_resume,
+        after_files_were_put_back,
+        after_a_rewind_that_left_files,
+        after_the_variables_are_gone,
+    ],
+)
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_happened_before_a_turn_is_told_also_after_it_was_taken_back(place, happens, restarts):
+    script = [Call("know_it"), Call("write_file", {"path": "a.txt", "content": "1"}), "1."]
+    tools = [know_it, "write_file"]
+    with scripted(*script, *["More."] * 4, tools=tools, cwd=place) as agent:
+        agent.run_sync("write 1")
+        with happens(agent) as agent:
+            before = said_before(agent, "Go on badly.")
+            assert before[-1].role == "developer"
+            agent.rewind()
+            with resumed(agent) if restarts else agent as agent:
+                told = said_before(agent, "Go on well.")
+    assert told[: len(before)] == before
+
+
+def beside(agent: Agent) -> tuple[object, ...]:
+    known = agent.session.conversation
+    return known.plan, list(known.found), dict(known.reported_servers)
+
+
+@pytest.mark.parametrize("turn", [1, 2, 3])
+@pytest.mark.parametrize("forth", [False, True])
+def test_plan_found_tools_and_told_servers_go_back_with_their_turns(place, turn, forth):
+    @tool
+    def learn(what: str, *, ctx: ToolContext) -> str:
+        """Learn of a tool and of a server."""
+        ctx.turn.found[what] = None
+        agent.session.conversation.reported_servers["things"] = what
+        return "Ok."
+
+    script = []
+    for number in "123":
+        plan = [{"id": "a", "description": f"Step {number}", "status": "pending"}]
+        script += [Call("update_plan", {"steps": plan}), Call("learn", {"what": number}), "Done."]
+    with scripted(*script, tools=["update_plan", learn], cwd=place) as agent:
+        known = [beside(agent)]
+        for number in "123":
+            agent.run_sync(number)
+            known.append(beside(agent))
+        assert len({str(each) for each in known}) == 4
+        way = agent.rewind(turn)
+        assert beside(agent) == known[turn - 1]
+        if forth:
+            way.redo()
+        now = beside(agent)
+        assert now == known[3 if forth else turn - 1]
+    with resumed(agent) as again:
+        assert beside(again) == now
+
+
+@pytest.mark.parametrize("said", [False, True])
+def test_a_way_forth_is_told_where_the_way_back_was(place, said):
+    with writer(place, *["More."] * 4) as agent:
+        way = agent.rewind(2, conversation=False)
+        if said:
+            assert "put files back" in said_before(agent, "Go on.")[-1].content
+        way.redo()
+        told = said_before(agent, "And on.")[-1].content.splitlines()
+        assert ["put files back" in each for each in told[: 1 - said]] == [True] * (1 - said)
+        later = told[1 - said :]
+        assert len(later) == 2 and all("made again the changes" in each for each in later)
+
+
+def test_turns_that_are_in_the_conversation_again_are_not_called_taken_out(place):
+    with writer(place, "More.") as agent:
+        way = agent.rewind(2, files=False)
+        way.redo()
+        told = said_before(agent, "Go on.")[-1].content.splitlines()
+        assert ["taken out of this conversation" in each for each in told] == [True, False]
+        assert "these turns back" in told[1]

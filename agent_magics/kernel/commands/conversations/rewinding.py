@@ -22,6 +22,7 @@ _LOOK_AGAIN = (
     "The person has gone back in this conversation: cells of the notebook may read otherwise than "
     "you know them. Read a cell again before you change it."
 )
+_LOST = "- Left alone: files that these turns changed and of which no copy is kept any more."
 _MOST_NAMED = 20
 
 
@@ -41,6 +42,7 @@ def _rewind(
     way.go_back(conversation="conversation" in parts, files="files" in parts)
     lines = [f"Back to before turn {way.number}; `%agent redo` goes forth again.", ""]
     lines += [] if way.files is None else _of_files(way.files, agent.config.cwd)
+    lines += [_LOST] if way.lost and "files" in parts else []
     forth = notebook.ways_back[agent.name] = WayForth(way)
     if ways and "cells" in parts:
         done, forth.cells = cells.restore()
@@ -104,7 +106,7 @@ def _preview(
     if "conversation" in parts:
         lines.append(f"- Conversation: the model forgets {prompts or 'the turn'}.")
     if "files" in parts:
-        lines += _of_files(way.preview(), cwd)
+        lines += [*_of_files(way.preview(), cwd), *([_LOST] if way.lost else [])]
     if "cells" in parts:
         lines += cells.preview()
     if "variables" in parts:
