@@ -86,7 +86,7 @@ class Hider:
         return _edited(pieces, edits) if edits else list(pieces)
 
     def in_json(self, value: object, spared: Collection[tuple[int, Any]] = ()) -> Any:
-        """Redact all texts of a JSON value, in place.
+        """Redact all texts of a JSON value and the names in its objects, in place.
 
         Args:
             value: the value; objects and lists are changed in place.
@@ -99,13 +99,14 @@ class Hider:
             return self(value)
         if isinstance(value, dict):
             entries: Iterable[tuple[Any, Any]] = list(value.items())
+            value.clear()
         elif isinstance(value, list):
             entries = enumerate(value)
         else:
             return value
         for name, each in entries:
-            if (id(value), name) not in spared:
-                value[name] = self.in_json(each, spared)
+            is_spared = (id(value), name) in spared
+            value[self.in_json(name)] = each if is_spared else self.in_json(each, spared)
         return value
 
     def _instead(self, found: re.Match[str]) -> str:

@@ -186,7 +186,7 @@ def test_json_is_cleaned_where_it_stands():
     value = {"a": ["/tmp/x", {"n": 1}], "/tmp": None, "s": spared}
     assert Hider(PATHS).in_json(value, {(id(spared), "b")}) == {
         "a": ["{tmp}/x", {"n": 1}],
-        "/tmp": None,
+        "{tmp}": None,
         "s": {"b": "/tmp"},
     }
 
