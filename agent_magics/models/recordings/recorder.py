@@ -19,7 +19,12 @@ from agent_magics.models.providers.keys import environment_keys
 from agent_magics.models.recordings.cleaning import clean_sse
 from agent_magics.models.recordings.drift import normalise_text
 from agent_magics.models.recordings.format import Exchange, Header, RecordedAnswer, prompt_key
-from agent_magics.models.recordings.redaction import Hider, SessionNames, personal_paths
+from agent_magics.models.recordings.redaction import (
+    Hider,
+    SessionNames,
+    personal_paths,
+    prompt_hider,
+)
 from agent_magics.models.recordings.writing import append_exchange, start_recording
 from agent_magics.models.wire_capture import CapturedAnswer, WireCapture
 from agent_magics.models.wires.responses.items import encode_answer, encode_tools
@@ -113,21 +118,22 @@ class RecordingModel:
         hidden = [*self._paths, *names.items()]
         secrets = (*self.secrets(), *environment_keys(os.environ))
         hider, irreversible_hider = Hider(hidden, secrets), Hider(hidden, secrets, literals=False)
+        of_prompts = prompt_hider(self._paths, secrets)
         outputs = tuple(normalise_text(text_of(each.output), irreversible_hider) for each in sent)
         answers = _cleaned(capture.answers, hider, failed=failed)
         exchange = Exchange(
-            hider(request.prompt),
+            of_prompts(request.prompt),
             request.number,
             answers[-1],
             outputs,
             self._turn_of(request),
             hider(request.model),
-            digest_of(request, outputs, hider),
+            digest_of(request, outputs, of_prompts),
             tuple(answers[:-1]),
         )
         # In a thread: another kernel may hold the file's lock.
         await asyncio.to_thread(append_exchange, self._path, exchange)
-        found = hider.found_key or irreversible_hider.found_key
+        found = any(each.found_key for each in (hider, irreversible_hider, of_prompts))
         return KEY_FOUND.format(path=self._path.name, mark=NO_KEY) if found else ""
 
     def _turn_of(self, request: ModelRequest) -> str:

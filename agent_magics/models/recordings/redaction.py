@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from agent_magics.models.error_redaction import NO_KEY, SHORTEST_KEY
+from agent_magics.models.providers.keys import environment_keys
 from agent_magics.protocol.items import Item, ToolCallOutput, text_of
 from agent_magics.text.secrets import BEHIND_ESCAPE, KEY_SHAPES
 
@@ -119,6 +120,13 @@ class Hider:
         return f"{{{self._names[text]}}}"
 
 
+def prompt_hider(paths: Replacements, secrets: Iterable[str] = ()) -> Hider:
+    """Return a `Hider` for prompts, by which exchanges are found: whoever looks for a prompt uses
+    this one, so it knows neither sessions nor what else differs from run to run.
+    """
+    return Hider(paths, (*secrets, *environment_keys(os.environ)))
+
+
 def _longest(text: str) -> tuple[int, str]:
     return -len(text), text
 
@@ -168,7 +176,13 @@ def show_paths(text: str, places: Mapping[str, str]) -> str:
 
 # -- sessions -----------------------------------------------------------------------------------
 
-_SESSION = re.compile(r"\bsession (\d{4,9})\b", re.IGNORECASE)
+# How our tools say that a session runs: exec_command in its first line, list_sessions, and their
+# reprs in Python. Files, and what commands print, speak of other sessions.
+_SESSION = re.compile(
+    r"\ASession (\d{4,9}) is running\.$|^Session (\d{4,9}): .+, running for [\d.]+ s$"
+    r"|\[running as session (\d{4,9}), [\d.]+ s\]",
+    re.MULTILINE,
+)
 
 
 class SessionNames:
@@ -181,13 +195,13 @@ class SessionNames:
         self._known: dict[str, tuple[int, dict[str, str]]] = {}
 
     def of(self, conversation: str, items: Sequence[Item]) -> dict[str, str]:
-        """Return session id -> name for the sessions that tool outputs among `items` mention."""
+        """Return session id -> name for the sessions that run, as tool outputs in `items` say."""
         count, names = self._known.get(conversation, (0, {}))
         if len(items) < count:  # the conversation was restarted
             count, names = 0, {}
         for item in items[count:]:
             if isinstance(item, ToolCallOutput):
-                for session_id in _SESSION.findall(text_of(item.output)):
-                    names.setdefault(session_id, f"session{len(names) + 1}")
+                for found in _SESSION.finditer(text_of(item.output)):
+                    names.setdefault(found[found.lastindex or 0], f"session{len(names) + 1}")
         self._known[conversation] = (len(items), names)
         return names

@@ -26,7 +26,12 @@ from agent_magics.models.recordings.format import (
 )
 from agent_magics.models.recordings.placeholders import PlaceholderResolver
 from agent_magics.models.recordings.recorder import sent_outputs
-from agent_magics.models.recordings.redaction import Hider, SessionNames, personal_paths
+from agent_magics.models.recordings.redaction import (
+    Hider,
+    SessionNames,
+    personal_paths,
+    prompt_hider,
+)
 from agent_magics.models.recordings.text import is_whole
 from agent_magics.models.refusals import StatusError, explain_status
 from agent_magics.models.retry import RetryPolicy, stream_with_retries
@@ -195,8 +200,7 @@ class ReplayModel:
         return self._current[self._key(request)]
 
     def _key(self, request: ModelRequest) -> tuple[str, str]:
-        prompt = prompt_key(Hider(self._paths, environment_keys(os.environ))(request.prompt))
-        return request.conversation, prompt
+        return request.conversation, prompt_key(prompt_hider(self._paths)(request.prompt))
 
     def _find(self, request: ModelRequest) -> Exchange:
         if request.number == 1 and file_stamp(self.path) != self._signature:
