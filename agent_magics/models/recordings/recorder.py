@@ -97,7 +97,8 @@ class RecordingModel:
         if self._started and self._path.exists():
             return ""
         by = f"agent-magics {__version__}"
-        notice = start_recording(self._path, Header(by, request.model))
+        model = prompt_hider(self._paths, self.secrets())(request.model)  # a local server's: a path
+        notice = start_recording(self._path, Header(by, model))
         self._started = True  # not where the file is refused: the next request looks again
         return notice
 
@@ -154,7 +155,7 @@ def digest_of(request: ModelRequest, outputs: Sequence[str], hider: Hider) -> st
     digest would take longer with every request.
     """
     asked = {
-        "model": request.model,
+        "model": hider(request.model),
         "instructions": hider(request.instructions),
         "tools": encode_tools(request.tools).decode("utf-8", "replace"),
         "schema": getattr(request, "output_schema", None),

@@ -135,14 +135,20 @@ def _longest(text: str) -> tuple[int, str]:
 def _pattern_of(places: tuple[str, ...], keys: tuple[str, ...], literals: bool) -> re.Pattern[str]:
     choices = [f"(?P<key>{'|'.join([*map(re.escape, keys), KEY_SHAPES])})"]
     if places:
-        # Not within a longer path: no match of /tmp in /home/x/tmp or {cwd}/tmp, nor of /home/ann
-        # in /home/anna.
-        begins = rf"(?:(?<![\w.}}-])|{BEHIND_ESCAPE})"
-        longer = "|".join(map(re.escape, places))
-        choices.append(rf"(?P<place>{begins}(?:{longer})(?![\w-]|\.\w))")
+        # Not where the name goes on: no match of /home/ann in /home/anna.
+        longer = "|".join(map(_place_pattern, places))
+        choices.append(rf"(?P<place>(?:{longer})(?![\w-]|\.\w))")
     if literals:
         choices.append(rf"(?P<literal>\{{(?:literal:)*(?:{_NAMES})\}})")
     return re.compile("|".join(choices))
+
+
+def _place_pattern(place: str) -> str:
+    """Return a pattern for a place: one such as /home/ann wherever it stands (-I/home/ann), one
+    such as /tmp, which names nobody, not within a longer path (/home/x/tmp, {cwd}/tmp).
+    """
+    begins = "" if place.count("/") > 1 else rf"(?:(?<![\w.}}-])|{BEHIND_ESCAPE})"
+    return begins + re.escape(place)
 
 
 def _edited(pieces: Sequence[str], edits: Sequence[tuple[int, int, str]]) -> list[str]:

@@ -33,7 +33,11 @@ KEY = "key-of-ann-0815"
         ("in /home/ann.", "in {home}."),
         ('{"p":"/home/ann/project"}', '{"p":"{cwd}"}'),
         ("/home/anna /home/ann-2 /home/ann.bak", "/home/anna /home/ann-2 /home/ann.bak"),
-        ("/home/x/tmp/y", "/home/x/tmp/y"),
+        ("/home/x/tmp/y -I/tmp/y", "/home/x/tmp/y -I/tmp/y"),
+        ("gcc -I/home/ann/project/include -L/home/ann", "gcc -I{cwd}/include -L{home}"),
+        ("\x1b[31m/home/ann/a.c\x1b[0m", "\x1b[31m{home}/a.c\x1b[0m"),
+        ("${ROOT}/home/ann D/home/ann -/home/ann", "${ROOT}{home} D{home} -{home}"),
+        ("/mnt/home/ann/x file:///home/ann/x", "/mnt{home}/x file://{home}/x"),
         ("/tmp/tmp", "{tmp}/tmp"),
         ("/tmp/tmp/tmp", "{tmp}/tmp/tmp"),
         ("f'{cwd}/a'", "f'{literal:cwd}/a'"),
@@ -216,8 +220,11 @@ def test_a_key_goes_however_often_its_text_was_encoded(before, left, key, right,
     assert clean.endswith(f"{left}[API key]{right}")
 
 
-@given(st.text(), BESIDE, st.text("/abc"), st.integers(0, 3), st.booleans())
-def test_a_path_goes_however_often_its_text_was_encoded(before, left, inner, times, as_ascii):
+BEFORE = BESIDE | st.sampled_from(["-I", "\x1b[31m", "D", "}", "-", ".", "_", "1", "/mnt", "é", ""])
+
+
+@given(st.text(), BEFORE, st.text("/abc"), st.integers(0, 3), st.booleans())
+def test_a_path_goes_whatever_is_before_it(before, left, inner, times, as_ascii):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", HOME)
         hider = Hider(personal_paths(Path("/srv/work")))
