@@ -53,7 +53,7 @@ class RecordingModel:
         self._paths = personal_paths(cwd)
         self._started = False
         self._sessions = SessionNames()
-        self._turns: dict[tuple[str, str], str] = {}
+        self._turns: dict[tuple[str, ...], str] = {}
         self.source = f"{live.source}, recorded to {self._path.name}"
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
@@ -141,8 +141,8 @@ class RecordingModel:
         """Return the id of the request's turn, unique among agents and kernels that share the
         file.
         """
-        key = (request.conversation, prompt_key(request.prompt))
-        if request.number == 1 or key not in self._turns:
+        key = (request.conversation, prompt_key(request.prompt), request.turn)
+        if key not in self._turns or (request.number == 1 and not request.turn):
             self._turns[key] = uuid.uuid4().hex[:8]
         return self._turns[key]
 

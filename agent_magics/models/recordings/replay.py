@@ -87,7 +87,7 @@ class ReplayModel:
         self._delay = delay
         self._wires: dict[str, Wire] = {"responses": ResponsesWire(), "chat": ChatWire()}
         self._sessions = SessionNames()
-        self._current: dict[tuple[str, str], _Playing] = {}
+        self._current: dict[tuple[str, ...], _Playing] = {}
         self._outputs: dict[str, str | None] = {}
         self._recording: Recording | None = None
         self._read()
@@ -199,15 +199,16 @@ class ReplayModel:
     def _playing(self, request: ModelRequest) -> "_Playing":
         return self._current[self._key(request)]
 
-    def _key(self, request: ModelRequest) -> tuple[str, str]:
-        return request.conversation, prompt_key(prompt_hider(self._paths)(request.prompt))
+    def _key(self, request: ModelRequest) -> tuple[str, ...]:
+        prompt = prompt_key(prompt_hider(self._paths)(request.prompt))
+        return request.conversation, prompt, request.turn
 
     def _find(self, request: ModelRequest) -> Exchange:
         if request.number == 1 and file_stamp(self.path) != self._signature:
             self._read()
         key = self._key(request)
         prompt = key[1]
-        if request.number == 1 or key not in self._current:
+        if key not in self._current or (request.number == 1 and not request.turn):
             if prompt not in self._turns:
                 raise FatalError(self._unknown_prompt(prompt))
             self._current[key] = _Playing(next(self._plays[prompt]))
