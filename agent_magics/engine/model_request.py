@@ -228,6 +228,7 @@ class ModelCaller:
             service_tier=features.get("service_tier", ""),
             reasoning_summary=features.get("reasoning_summary", ""),
             output_schema=output.schema if output else None,
+            turn=self._context.turn_id,
         )
         request = await self._prepare(request)
         response = Response(len(self._history.items))

@@ -75,6 +75,8 @@ class ModelRequest:
             it. The instructions contain it in any case.
         capture: records the provider's bytes, or None.
         stream: whether the answer is sent in events while it is made, or whole at its end.
+        turn: id of the turn, "" where it is not known: then number 1 begins one. A request that is
+            made again, since the conversation was too long, has the number of the first.
     """
 
     model: str
@@ -91,6 +93,7 @@ class ModelRequest:
     output_schema: Mapping[str, Json] | None = None
     capture: WireCapture | None = None
     stream: bool = True
+    turn: str = ""
 
 
 @dataclass(frozen=True, slots=True)

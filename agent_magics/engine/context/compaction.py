@@ -225,6 +225,7 @@ class Compaction:
             prompt=prompt,
             number=self._asked,
             conversation=self._context.session_id,
+            turn=self._context.turn_id,
         )
         request = await self._prepare(request)
         emit, texts = self._context.emit, list[str]()

@@ -28,6 +28,8 @@ RESPONSE_FIELDS = frozenset(
 )
 # Fields that identify the text to which a delta belongs.
 PLACES = ("type", "output_index", "item_id", "content_index", "summary_index")
+# Fields of a call that a tool gets as they are, whatever the names in them; not split either.
+FOR_TOOLS = frozenset(("arguments", "input", "action"))
 # Fields of a chat delta that are not split.
 WHOLE = frozenset(("id", "type", "role"))
 
@@ -120,7 +122,7 @@ def _drop_opaque(value: object, names: dict[str, str], within: str = "") -> None
             del value[name]
         elif name in ("id", "item_id") and isinstance(each, str) and each and _is_item(value):
             value[name] = names.setdefault(each, f"item_{len(names) + 1}")
-        else:
+        elif name not in FOR_TOOLS:
             _drop_opaque(each, names, name)
 
 
@@ -166,7 +168,7 @@ def _texts_in(
         yield place, holder, name
     elif isinstance(value, dict):
         for key in value:
-            if key not in WHOLE:
+            if key not in WHOLE and (key not in FOR_TOOLS or isinstance(value[key], str)):
                 yield from _texts_in(value, key, (*place, key))
     elif isinstance(value, list):
         for position, each in enumerate(value):

@@ -3,6 +3,7 @@
 import difflib
 import itertools
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from agent_magics.models.recordings.redaction import Hider
@@ -58,8 +59,8 @@ _VOLATILE = tuple(
 # Limits of a displayed difference: changed lines of one call, characters of one line.
 SHOWN_LINES = 6
 SHOWN_WIDTH = 120
-# Lines; comparing longer outputs with difflib would take seconds.
-LONGEST_COMPARED = 2000
+# The most steps of comparing two texts by difflib: about a fifth of a second.
+MOST_STEPS = 4_000_000
 
 
 _HIDE_KEYS = Hider(literals=False)
@@ -86,7 +87,7 @@ def short_diff(expected: str, actual: str) -> str:
     """Return the first differing lines, "-" as recorded, "+" as now."""
     before, after = expected.splitlines(), actual.splitlines()
     changes: list[str] = []
-    for first, last, start, stop in _changed(before, after):
+    for first, last, start, stop in changed_lines(before, after):
         for old, new in itertools.zip_longest(before[first:last], after[start:stop]):
             begin = _window(old, new)
             changes += [] if old is None else [f"-{_cut(old, begin)}"]
@@ -95,15 +96,28 @@ def short_diff(expected: str, actual: str) -> str:
     return "\n".join([*shown, *(["…"] if len(shown) < len(changes) else [])])
 
 
-def _changed(before: Sequence[str], after: Sequence[str]) -> list[tuple[int, int, int, int]]:
-    """Return the ranges of differing lines; for very long outputs a single range, found quickly."""
-    if len(before) * len(after) > LONGEST_COMPARED**2:
-        pairs = zip(before, after, strict=False)
-        shorter = min(len(before), len(after))
-        first = next((n for n, (old, new) in enumerate(pairs) if old != new), shorter)
-        return [(first, len(before), first, len(after))]
-    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
-    return [(i1, i2, j1, j2) for tag, i1, i2, j1, j2 in matcher.get_opcodes() if tag != "equal"]
+def changed_lines(before: Sequence[str], after: Sequence[str]) -> list[tuple[int, int, int, int]]:
+    """Return the ranges of differing lines, as (first, last, start, stop); a single range where
+    finding what is equal within it would take long.
+    """
+    first = _common(before, after)
+    end = _common(before[first:][::-1], after[first:][::-1])
+    old, new = before[first : len(before) - end], after[first : len(after) - end]
+    # Each block of equal lines looks at all pairs of equal lines again.
+    counts = Counter(new)
+    steps = (len(old) + sum(counts[line] for line in old)) * min(len(old), len(new))
+    if steps > MOST_STEPS:
+        return [(first, first + len(old), first, first + len(new))]
+    codes = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    return [
+        (first + i, first + j, first + k, first + m) for tag, i, j, k, m in codes if tag != "equal"
+    ]
+
+
+def _common(before: Sequence[str], after: Sequence[str]) -> int:
+    """Return how many lines are equal at the beginning."""
+    pairs = enumerate(zip(before, after, strict=False))
+    return next((n for n, (old, new) in pairs if old != new), min(len(before), len(after)))
 
 
 def _first_of_both(changes: Sequence[str]) -> list[str]:

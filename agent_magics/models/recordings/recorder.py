@@ -19,7 +19,12 @@ from agent_magics.models.providers.keys import environment_keys
 from agent_magics.models.recordings.cleaning import clean_sse
 from agent_magics.models.recordings.drift import normalise_text
 from agent_magics.models.recordings.format import Exchange, Header, RecordedAnswer, prompt_key
-from agent_magics.models.recordings.redaction import Hider, SessionNames, personal_paths
+from agent_magics.models.recordings.redaction import (
+    Hider,
+    SessionNames,
+    personal_paths,
+    prompt_hider,
+)
 from agent_magics.models.recordings.writing import append_exchange, start_recording
 from agent_magics.models.wire_capture import CapturedAnswer, WireCapture
 from agent_magics.models.wires.responses.items import encode_answer, encode_tools
@@ -48,7 +53,7 @@ class RecordingModel:
         self._paths = personal_paths(cwd)
         self._started = False
         self._sessions = SessionNames()
-        self._turns: dict[tuple[str, str], str] = {}
+        self._turns: dict[tuple[str, ...], str] = {}
         self.source = f"{live.source}, recorded to {self._path.name}"
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
@@ -92,7 +97,8 @@ class RecordingModel:
         if self._started and self._path.exists():
             return ""
         by = f"agent-magics {__version__}"
-        notice = start_recording(self._path, Header(by, request.model))
+        model = prompt_hider(self._paths, self.secrets())(request.model)  # a local server's: a path
+        notice = start_recording(self._path, Header(by, model))
         self._started = True  # not where the file is refused: the next request looks again
         return notice
 
@@ -113,29 +119,30 @@ class RecordingModel:
         hidden = [*self._paths, *names.items()]
         secrets = (*self.secrets(), *environment_keys(os.environ))
         hider, irreversible_hider = Hider(hidden, secrets), Hider(hidden, secrets, literals=False)
+        of_prompts = prompt_hider(self._paths, secrets)
         outputs = tuple(normalise_text(text_of(each.output), irreversible_hider) for each in sent)
         answers = _cleaned(capture.answers, hider, failed=failed)
         exchange = Exchange(
-            hider(request.prompt),
+            of_prompts(request.prompt),
             request.number,
             answers[-1],
             outputs,
             self._turn_of(request),
             hider(request.model),
-            digest_of(request, outputs, hider),
+            digest_of(request, outputs, of_prompts),
             tuple(answers[:-1]),
         )
         # In a thread: another kernel may hold the file's lock.
         await asyncio.to_thread(append_exchange, self._path, exchange)
-        found = hider.found_key or irreversible_hider.found_key
+        found = any(each.found_key for each in (hider, irreversible_hider, of_prompts))
         return KEY_FOUND.format(path=self._path.name, mark=NO_KEY) if found else ""
 
     def _turn_of(self, request: ModelRequest) -> str:
         """Return the id of the request's turn, unique among agents and kernels that share the
         file.
         """
-        key = (request.conversation, prompt_key(request.prompt))
-        if request.number == 1 or key not in self._turns:
+        key = (request.conversation, prompt_key(request.prompt), request.turn)
+        if key not in self._turns or (request.number == 1 and not request.turn):
             self._turns[key] = uuid.uuid4().hex[:8]
         return self._turns[key]
 
@@ -148,7 +155,7 @@ def digest_of(request: ModelRequest, outputs: Sequence[str], hider: Hider) -> st
     digest would take longer with every request.
     """
     asked = {
-        "model": request.model,
+        "model": hider(request.model),
         "instructions": hider(request.instructions),
         "tools": encode_tools(request.tools).decode("utf-8", "replace"),
         "schema": getattr(request, "output_schema", None),

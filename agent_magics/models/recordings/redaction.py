@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from agent_magics.models.error_redaction import NO_KEY, SHORTEST_KEY
+from agent_magics.models.providers.keys import environment_keys
 from agent_magics.protocol.items import Item, ToolCallOutput, text_of
 from agent_magics.text.secrets import BEHIND_ESCAPE, KEY_SHAPES
 
@@ -86,7 +87,7 @@ class Hider:
         return _edited(pieces, edits) if edits else list(pieces)
 
     def in_json(self, value: object, spared: Collection[tuple[int, Any]] = ()) -> Any:
-        """Redact all texts of a JSON value, in place.
+        """Redact all texts of a JSON value and the names in its objects, in place.
 
         Args:
             value: the value; objects and lists are changed in place.
@@ -99,13 +100,14 @@ class Hider:
             return self(value)
         if isinstance(value, dict):
             entries: Iterable[tuple[Any, Any]] = list(value.items())
+            value.clear()
         elif isinstance(value, list):
             entries = enumerate(value)
         else:
             return value
         for name, each in entries:
-            if (id(value), name) not in spared:
-                value[name] = self.in_json(each, spared)
+            is_spared = (id(value), name) in spared
+            value[self.in_json(name)] = each if is_spared else self.in_json(each, spared)
         return value
 
     def _instead(self, found: re.Match[str]) -> str:
@@ -118,6 +120,13 @@ class Hider:
         return f"{{{self._names[text]}}}"
 
 
+def prompt_hider(paths: Replacements, secrets: Iterable[str] = ()) -> Hider:
+    """Return a `Hider` for prompts, by which exchanges are found: whoever looks for a prompt uses
+    this one, so it knows neither sessions nor what else differs from run to run.
+    """
+    return Hider(paths, (*secrets, *environment_keys(os.environ)))
+
+
 def _longest(text: str) -> tuple[int, str]:
     return -len(text), text
 
@@ -126,14 +135,20 @@ def _longest(text: str) -> tuple[int, str]:
 def _pattern_of(places: tuple[str, ...], keys: tuple[str, ...], literals: bool) -> re.Pattern[str]:
     choices = [f"(?P<key>{'|'.join([*map(re.escape, keys), KEY_SHAPES])})"]
     if places:
-        # Not within a longer path: no match of /tmp in /home/x/tmp or {cwd}/tmp, nor of /home/ann
-        # in /home/anna.
-        begins = rf"(?:(?<![\w.}}-])|{BEHIND_ESCAPE})"
-        longer = "|".join(map(re.escape, places))
-        choices.append(rf"(?P<place>{begins}(?:{longer})(?![\w-]|\.\w))")
+        # Not where the name goes on: no match of /home/ann in /home/anna.
+        longer = "|".join(map(_place_pattern, places))
+        choices.append(rf"(?P<place>(?:{longer})(?![\w-]|\.\w))")
     if literals:
         choices.append(rf"(?P<literal>\{{(?:literal:)*(?:{_NAMES})\}})")
     return re.compile("|".join(choices))
+
+
+def _place_pattern(place: str) -> str:
+    """Return a pattern for a place: one such as /home/ann wherever it stands (-I/home/ann), one
+    such as /tmp, which names nobody, not within a longer path (/home/x/tmp, {cwd}/tmp).
+    """
+    begins = "" if place.count("/") > 1 else rf"(?:(?<![\w.}}-])|{BEHIND_ESCAPE})"
+    return begins + re.escape(place)
 
 
 def _edited(pieces: Sequence[str], edits: Sequence[tuple[int, int, str]]) -> list[str]:
@@ -167,7 +182,13 @@ def show_paths(text: str, places: Mapping[str, str]) -> str:
 
 # -- sessions -----------------------------------------------------------------------------------
 
-_SESSION = re.compile(r"\bsession (\d{4,9})\b", re.IGNORECASE)
+# How our tools say that a session runs: exec_command in its first line, list_sessions, and their
+# reprs in Python. Files, and what commands print, speak of other sessions.
+_SESSION = re.compile(
+    r"\ASession (\d{4,9}) is running\.$|^Session (\d{4,9}): .+, running for [\d.]+ s$"
+    r"|\[running as session (\d{4,9}), [\d.]+ s\]",
+    re.MULTILINE,
+)
 
 
 class SessionNames:
@@ -180,13 +201,13 @@ class SessionNames:
         self._known: dict[str, tuple[int, dict[str, str]]] = {}
 
     def of(self, conversation: str, items: Sequence[Item]) -> dict[str, str]:
-        """Return session id -> name for the sessions that tool outputs among `items` mention."""
+        """Return session id -> name for the sessions that run, as tool outputs in `items` say."""
         count, names = self._known.get(conversation, (0, {}))
         if len(items) < count:  # the conversation was restarted
             count, names = 0, {}
         for item in items[count:]:
             if isinstance(item, ToolCallOutput):
-                for session_id in _SESSION.findall(text_of(item.output)):
-                    names.setdefault(session_id, f"session{len(names) + 1}")
+                for found in _SESSION.finditer(text_of(item.output)):
+                    names.setdefault(found[found.lastindex or 0], f"session{len(names) + 1}")
         self._known[conversation] = (len(items), names)
         return names

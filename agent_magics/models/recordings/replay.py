@@ -26,7 +26,12 @@ from agent_magics.models.recordings.format import (
 )
 from agent_magics.models.recordings.placeholders import PlaceholderResolver
 from agent_magics.models.recordings.recorder import sent_outputs
-from agent_magics.models.recordings.redaction import Hider, SessionNames, personal_paths
+from agent_magics.models.recordings.redaction import (
+    Hider,
+    SessionNames,
+    personal_paths,
+    prompt_hider,
+)
 from agent_magics.models.recordings.text import is_whole
 from agent_magics.models.refusals import StatusError, explain_status
 from agent_magics.models.retry import RetryPolicy, stream_with_retries
@@ -82,7 +87,7 @@ class ReplayModel:
         self._delay = delay
         self._wires: dict[str, Wire] = {"responses": ResponsesWire(), "chat": ChatWire()}
         self._sessions = SessionNames()
-        self._current: dict[tuple[str, str], _Playing] = {}
+        self._current: dict[tuple[str, ...], _Playing] = {}
         self._outputs: dict[str, str | None] = {}
         self._recording: Recording | None = None
         self._read()
@@ -194,16 +199,16 @@ class ReplayModel:
     def _playing(self, request: ModelRequest) -> "_Playing":
         return self._current[self._key(request)]
 
-    def _key(self, request: ModelRequest) -> tuple[str, str]:
-        prompt = prompt_key(Hider(self._paths, environment_keys(os.environ))(request.prompt))
-        return request.conversation, prompt
+    def _key(self, request: ModelRequest) -> tuple[str, ...]:
+        prompt = prompt_key(prompt_hider(self._paths)(request.prompt))
+        return request.conversation, prompt, request.turn
 
     def _find(self, request: ModelRequest) -> Exchange:
         if request.number == 1 and file_stamp(self.path) != self._signature:
             self._read()
         key = self._key(request)
         prompt = key[1]
-        if request.number == 1 or key not in self._current:
+        if key not in self._current or (request.number == 1 and not request.turn):
             if prompt not in self._turns:
                 raise FatalError(self._unknown_prompt(prompt))
             self._current[key] = _Playing(next(self._plays[prompt]))

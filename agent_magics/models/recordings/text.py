@@ -1,12 +1,12 @@
 """Formats recordings for people, and tells where two differ and which turns are whole."""
 
-import difflib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from agent_magics.models.base import ItemDone
 from agent_magics.models.recordings.cleaning import sse_bytes
+from agent_magics.models.recordings.drift import changed_lines
 from agent_magics.models.recordings.format import (
     Exchange,
     RecordedAnswer,
@@ -165,5 +165,15 @@ def _call_lines(name: str, arguments: str) -> list[str]:
 
 
 def _diff(before: Sequence[str], after: Sequence[str]) -> tuple[str, ...]:
-    lines = difflib.unified_diff(before, after, n=1, lineterm="")
-    return tuple("…" if line.startswith("@@") else line for line in lines)[2:]
+    """Return the differing lines, each with the equal ones next to it, "…" where others are."""
+    lines: list[str] = []
+    end = 0
+    for first, last, start, stop in changed_lines(before, after):
+        between = [f" {line}" for line in before[end:first]]
+        if not lines or len(between) > 2:
+            between = [*(between[:1] if lines else ()), "…", *between[-1:]]
+        lines += between
+        lines += [f"-{line}" for line in before[first:last]]
+        lines += [f"+{line}" for line in after[start:stop]]
+        end = last
+    return (*lines, *(f" {line}" for line in before[end : end + 1]))

@@ -6,6 +6,9 @@ import pytest
 
 from agent_magics import Agent, tool
 from agent_magics.engine.context.summary import INSTRUCTIONS
+from agent_magics.models.recordings.format import read_recording
+from agent_magics.models.recordings.format import turns_of as recorded_turns_of
+from agent_magics.models.recordings.text import is_whole
 from agent_magics.protocol.events import HistoryCompacted, ModelRetry, Warned
 from tests.support.models.responses_server import Reply, function_call
 from tests.support.models.server import ModelServer, chat_events, tool_call
@@ -155,3 +158,49 @@ def test_a_recording_of_it_plays_again(server, tmp_path):
             assert summary.summary == "Seen so far: a, b."
             agent.reset()
     assert len(server.requests) == asked
+
+
+PROMPTS = ("Look at all of it.", "Go on.")
+
+
+@pytest.mark.parametrize("first", [[], [refusal()], [refusal(), refusal()]])
+def test_a_recording_of_a_turn_that_begins_with_it_comes_to_the_same_conversation(tmp_path, first):
+    """The second turn is refused at its first request, and its summary as often as `first` says."""
+
+    def script(body):
+        return next(summaries) if is_summary(body) else next(replies)
+
+    def turns_of(agent):
+        results = [agent.run_sync(prompt) for prompt in PROMPTS]
+        history = agent.session.conversation.history
+        return results, len(history.items), len(history.sent)
+
+    file = tmp_path / "r.agent.jsonl"
+    summaries = iter([*first, Reply("Seen: a, b.")])
+    replies = iter(
+        [responses_call(0), responses_call(1), Reply("Seen."), refusal(), Reply("Done.")]
+    )
+    with ModelServer(responses=script) as server:
+        server.wire = "responses"
+        with agent_of(server, record=file) as agent:
+            recorded, *sizes = turns_of(agent)
+        assert [each.text for each in recorded] == ["Seen.", "Done."]
+        with agent_of(server, replay=file, replay_strict=True) as agent:
+            for _ in range(2):
+                played, *found = turns_of(agent)
+                assert [each.text for each in played] == ["Seen.", "Done."]
+                assert list(map(kinds, played)) == list(map(kinds, recorded))
+                assert found == sizes
+                agent.reset()
+    recorded_turns = recorded_turns_of(read_recording(file).exchanges)
+    assert len(recorded_turns) == 3 and all(map(is_whole, recorded_turns))  # none is trimmed
+
+
+def test_a_turn_that_failed_and_its_cell_run_again_are_two(tmp_path):
+    file = tmp_path / "r.agent.jsonl"
+    with ModelServer(responses=[refusal(), Reply("Done.")]) as server:
+        server.wire = "responses"
+        with agent_of(server, record=file) as agent:
+            assert [agent.run_sync("Go.").status for _ in range(2)] == ["failed", "completed"]
+        with agent_of(server, replay=file) as agent:
+            assert agent.run_sync("Go.").text == "Done."

@@ -45,6 +45,19 @@ def test_a_turn_plays_in_another_folder_under_strict(tmp_path, prompt):
         assert str(there) in str(outputs(agent)[0])
 
 
+def test_a_number_that_a_file_calls_a_session_is_a_number(tmp_path):
+    place, file = folder(tmp_path, "here"), tmp_path / "r.agent.jsonl"
+    (place / "here.txt").write_text("Session 20240: 15 talks\nSession 20250 is running.\n")
+    said = "20240 had 15 talks, 20250 goes on."
+    script = [Call("read_file", {"path": "here.txt"}), said]
+    with agent_in(place, ScriptedModel(script), record=file) as agent:
+        agent.run_sync("How many talks had 20240?")
+    assert "{session" not in file.read_text(encoding="utf-8")
+    with agent_in(place, replay=file, replay_strict=True) as agent:
+        played = agent.run_sync("How many talks had 20240?")
+    assert (played.status, played.text) == ("completed", said), played.error
+
+
 def test_drift_is_shown_and_strict_makes_it_an_error(tmp_path):
     place = folder(tmp_path, "here")
     file = tmp_path / "r.agent.jsonl"

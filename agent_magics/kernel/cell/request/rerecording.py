@@ -15,7 +15,7 @@ from agent_magics.models.recordings.format import (
     read_recording,
     turns_of,
 )
-from agent_magics.models.recordings.redaction import Hider, personal_paths
+from agent_magics.models.recordings.redaction import personal_paths, prompt_hider
 from agent_magics.models.recordings.writing import rewrite
 from agent_magics.render.markdown import code_span
 
@@ -79,7 +79,7 @@ class Rerecording:
         # Not beside the recording, where the model's tools could read it.
         staged = scratch_folder() / f"{agent_part}-{path.name}"
         staged.unlink(missing_ok=True)
-        key = prompt_key(Hider(personal_paths(cwd))(prompt))
+        key = prompt_key(prompt_hider(personal_paths(cwd))(prompt))
         self._takes[agent] = _Take(path, staged, key)
         return staged, NOTE.format(name=code_span(path.name))
 

@@ -17,7 +17,7 @@ from agent_magics.models.recordings.format import (
     read_recording,
     turns_of,
 )
-from agent_magics.models.recordings.redaction import Hider, personal_paths
+from agent_magics.models.recordings.redaction import personal_paths, prompt_hider
 from agent_magics.models.recordings.text import calls_of, differences, ending_of, is_whole
 from agent_magics.models.recordings.writing import recording_beside_notebook, rewrite
 from agent_magics.protocol.errors import FatalError
@@ -113,7 +113,7 @@ def trim_recording(path: Path, cwd: str, cells: Path | None = None) -> str:
         cells: the notebook, as it was saved last; else ``x.ipynb`` beside the recording.
     """
     cells = cells or path.with_name(path.name.removesuffix(".agent.jsonl") + ".ipynb")
-    prompts = prompts_of_notebook(cells, Hider(personal_paths(typed_path(cwd))))
+    prompts = prompts_of_notebook(cells, prompt_hider(personal_paths(typed_path(cwd))))
     dropped: list[RecordedTurn] = []
 
     def choose(recording: Recording) -> set[int]:

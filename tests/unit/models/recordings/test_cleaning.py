@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_magics.models.base import ItemDone, TextChunk
-from agent_magics.models.recordings.cleaning import clean_sse, sse_bytes
+from agent_magics.models.recordings.cleaning import OPAQUE, clean_sse, sse_bytes
 from agent_magics.models.recordings.redaction import Hider
 from agent_magics.models.wires.chat.model import ChatDecoder
 from agent_magics.models.wires.responses.model import ResponseDecoder
@@ -92,6 +92,66 @@ def test_calls_that_are_streamed_side_by_side_stay_apart():
     sse = clean(*events, chunk({}, "tool_calls"), b"data: [DONE]\n\n")
     _, items, _ = decoded("chat", sse_bytes(sse))
     assert [item.arguments for item in items] == ['{"a":"{home}"}', '{"b":"xy"}']
+
+
+GIVEN_NAMES = st.sampled_from(
+    (
+        *sorted(OPAQUE),
+        *("id", "item_id", "type", "role", "choices", "delta", "index", "response", "output"),
+    )
+)
+GIVEN = st.dictionaries(
+    GIVEN_NAMES | st.just("/home/ann"),
+    st.recursive(
+        st.integers() | st.sampled_from(["a", "/home/ann/x", "x", KEY]),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(GIVEN_NAMES, inner, max_size=4),
+        max_leaves=8,
+    ),
+    max_size=5,
+)
+
+
+def chat_call(**call):
+    return [chunk({"tool_calls": [{"index": 0, "id": "c", **call}]}), chunk({}, "tool_calls")]
+
+
+def older_call(given):
+    return [chunk({"function_call": {"name": "f", "arguments": given}}, "function_call")]
+
+
+def whole_call(given):
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": given}}
+    choice = {"index": 0, "message": {"tool_calls": [call]}, "finish_reason": "tool_calls"}
+    return [json.dumps({"object": "chat.completion", "choices": [choice]}).encode()]
+
+
+def shell_call(given):
+    action = {"type": "exec", "command": ["ls"], "env": given}
+    item = {"id": "l", "type": "local_shell_call", "call_id": "c", "status": "completed"}
+    return reply_events([{**item, "action": action}])
+
+
+@pytest.mark.parametrize(
+    ("wire", "events"),
+    [
+        ("chat", lambda given: chat_call(function={"name": "f", "arguments": given})),
+        ("chat", lambda given: chat_call(custom={"name": "f", "input": given})),
+        ("chat", older_call),
+        ("chat", whole_call),
+        ("responses", shell_call),
+    ],
+)
+@given(given=GIVEN)
+def test_a_tool_gets_what_the_model_gave_whatever_the_names_in_it(wire, events, given):
+    data = b"".join(events(given))
+    cleaned = clean(data)
+    assert "/home/ann" not in cleaned and KEY not in cleaned
+    _, (before,), _ = decoded(wire, data)
+    _, (after,), _ = decoded(wire, sse_bytes(cleaned))
+    if wire == "chat":
+        assert after.arguments == hider()(before.arguments)
+    else:
+        assert after.command == tuple(map(hider(), before.command))
 
 
 def test_what_is_opaque_is_left_out():

@@ -359,7 +359,8 @@ def test_a_cell_that_is_run_again_is_another_turn(file):
 
 
 def digest(home="/home/ann", **changes):
-    request = replace(request_of(f"look into {home}/x"), instructions=f"In {home}.", **changes)
+    local = {"instructions": f"In {home}.", "model": f"{home}/m.gguf", **changes}
+    request = replace(request_of(f"look into {home}/x"), **local)
     hider = Hider([(home, "home")])
     return digest_of(request, [normalise_text("took 3 s")], hider)
 
@@ -403,7 +404,7 @@ def test_no_key_and_no_personal_path_gets_into_a_recording(tmp_path, monkeypatch
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("OPENAI_API_KEY", CANARIES["environment"])
     monkeypatch.setenv("OPENROUTER_API_KEY", CANARIES["other"])
-    personal = [*CANARIES.values(), f"{work}/a.py", f"{home}/b.py"]
+    personal = [*CANARIES.values(), f"{work}/a.py", f"{home}/b.py", f"-I{work}/c", f"D{home}"]
     text = "I saw " + " and ".join(personal) + "."
     call = {"a": text}
     if failing:
@@ -414,7 +415,8 @@ def test_no_key_and_no_personal_path_gets_into_a_recording(tmp_path, monkeypatch
     else:
         script = [Reply([message(text), function_call("f", call)])]
     items = [FunctionCall("c0", "f", "{}"), ToolCallOutput("c0", text)]
-    request = replace(request_of(text, 2, items), instructions=text)
+    name = f"{home}/models/qwen.gguf"  # as local servers name theirs
+    request = replace(request_of(text, 2, items), instructions=text, model=name)
     file = tmp_path / "r.jsonl"
     with ModelServer(**{wire: script}) as server:
         address = f"{server.base_url}?api-version=2026-11-01&key={CANARIES['query']}"
@@ -422,7 +424,9 @@ def test_no_key_and_no_personal_path_gets_into_a_recording(tmp_path, monkeypatch
         (events,) = ask(RecordingModel(live, file, cwd=work), request)
         port = server.base_url.rpartition(":")[2].partition("/")[0]
     written = file.read_text(encoding="utf-8")
-    (exchange,) = read_recording(file).exchanges
+    recording = read_recording(file)
+    (exchange,) = recording.exchanges
+    assert recording.header.model == exchange.model == "{home}/models/qwen.gguf"
     assert "{cwd}/a.py" in exchange.prompt
     assert exchange.outputs is not None
     assert "canary" not in written

@@ -33,7 +33,11 @@ KEY = "key-of-ann-0815"
         ("in /home/ann.", "in {home}."),
         ('{"p":"/home/ann/project"}', '{"p":"{cwd}"}'),
         ("/home/anna /home/ann-2 /home/ann.bak", "/home/anna /home/ann-2 /home/ann.bak"),
-        ("/home/x/tmp/y", "/home/x/tmp/y"),
+        ("/home/x/tmp/y -I/tmp/y", "/home/x/tmp/y -I/tmp/y"),
+        ("gcc -I/home/ann/project/include -L/home/ann", "gcc -I{cwd}/include -L{home}"),
+        ("\x1b[31m/home/ann/a.c\x1b[0m", "\x1b[31m{home}/a.c\x1b[0m"),
+        ("${ROOT}/home/ann D/home/ann -/home/ann", "${ROOT}{home} D{home} -{home}"),
+        ("/mnt/home/ann/x file:///home/ann/x", "/mnt{home}/x file://{home}/x"),
         ("/tmp/tmp", "{tmp}/tmp"),
         ("/tmp/tmp/tmp", "{tmp}/tmp/tmp"),
         ("f'{cwd}/a'", "f'{literal:cwd}/a'"),
@@ -186,7 +190,7 @@ def test_json_is_cleaned_where_it_stands():
     value = {"a": ["/tmp/x", {"n": 1}], "/tmp": None, "s": spared}
     assert Hider(PATHS).in_json(value, {(id(spared), "b")}) == {
         "a": ["{tmp}/x", {"n": 1}],
-        "/tmp": None,
+        "{tmp}": None,
         "s": {"b": "/tmp"},
     }
 
@@ -216,8 +220,11 @@ def test_a_key_goes_however_often_its_text_was_encoded(before, left, key, right,
     assert clean.endswith(f"{left}[API key]{right}")
 
 
-@given(st.text(), BESIDE, st.text("/abc"), st.integers(0, 3), st.booleans())
-def test_a_path_goes_however_often_its_text_was_encoded(before, left, inner, times, as_ascii):
+BEFORE = BESIDE | st.sampled_from(["-I", "\x1b[31m", "D", "}", "-", ".", "_", "1", "/mnt", "é", ""])
+
+
+@given(st.text(), BEFORE, st.text("/abc"), st.integers(0, 3), st.booleans())
+def test_a_path_goes_whatever_is_before_it(before, left, inner, times, as_ascii):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", HOME)
         hider = Hider(personal_paths(Path("/srv/work")))
@@ -232,18 +239,42 @@ def output(text):
     return ToolCallOutput("c", text)
 
 
+RUNS = "Session {} is running.\nWall time: 0.250 seconds\nOutput:\n(no output)"
+LISTED = "Session {}: python3, running for 3.2 s"
+OF_PYTHON = "[running as session {}, 0.25 s]"
+
+
 def test_sessions_are_named_in_the_order_in_which_outputs_name_them():
-    names, items = SessionNames(), [UserMessage("session 1111"), output("Session 40001 runs.")]
+    names, items = SessionNames(), [UserMessage("session 1111"), output(RUNS.format(40001))]
     assert names.of("a", items) == {"40001": "session1"}
-    items += [output("session 7313, session 40001")]
-    assert names.of("a", items) == {"40001": "session1", "7313": "session2"}
-    assert names.of("b", items[2:]) == {"7313": "session1", "40001": "session2"}
+    both = "\n".join(map(LISTED.format, (7313, 40001)))
+    items += [output(both), output(f"text\n{OF_PYTHON.format(60002)}")]
+    assert names.of("a", items) == {"40001": "session1", "7313": "session2", "60002": "session3"}
+    assert names.of("b", items[2:]) == {
+        "7313": "session1",
+        "40001": "session2",
+        "60002": "session3",
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Session 20240: 15 talks\nSession 20230: 9 talks",
+        "L1: Session 20240 is running.",
+        f"Exit code: 0\nOutput:\n{RUNS.format(20240)}",
+        "There is no session 20240 in this conversation; no session was started.",
+        "Session 20240 is not running any more: killed.",
+    ],
+)
+def test_an_output_that_speaks_of_sessions_names_none(text):
+    assert SessionNames().of("a", [output(text)]) == {}
 
 
 def test_a_conversation_that_begins_anew_counts_anew():
     names = SessionNames()
-    names.of("a", [output("session 40001"), output("x")])
-    assert names.of("a", [output("session 50001")]) == {"50001": "session1"}
+    names.of("a", [output(RUNS.format(40001)), output("x")])
+    assert names.of("a", [output(RUNS.format(50001))]) == {"50001": "session1"}
 
 
 SENTENCE = "Cannot connect to http://a.example/v1: check the network, or OPENAI_BASE_URL (EMPTY)."

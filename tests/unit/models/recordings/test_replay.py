@@ -2,8 +2,12 @@
 
 import asyncio
 import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agent_magics.models.base import (
     ItemDone,
@@ -13,8 +17,9 @@ from agent_magics.models.base import (
     ResponseDone,
     TextChunk,
 )
-from agent_magics.models.recordings.format import read_recording
+from agent_magics.models.recordings.format import prompt_key, read_recording, turns_of
 from agent_magics.models.recordings.recorder import RecordingModel
+from agent_magics.models.recordings.redaction import personal_paths, prompt_hider
 from agent_magics.models.recordings.replay import ReplayModel
 from agent_magics.models.recordings.scripted import Call, ScriptedModel, SeenHistory
 from agent_magics.models.wires.responses.model import ResponsesModel
@@ -30,6 +35,7 @@ from agent_magics.protocol.items import (
 )
 from tests.support.models.responses_server import Reply, ResponsesServer, function_call, message
 
+KEY = "key-of-ann-0815"
 HEADER = {"format": "agent-magics-recording", "version": 1, "by": "hand"}
 
 
@@ -398,6 +404,29 @@ def test_ids_of_sessions_are_those_of_this_run(tmp_path):
     events = ask(again, request_of("go", 1, (start, now)))
     (call,) = (event.item for event in events if isinstance(event, ItemDone))
     assert json.loads(call.arguments) == {"session_id": 7313, "chars": "7313 + 1\n"}
+
+
+PERSONAL_BITS = st.lists(
+    st.sampled_from(("40001", "7313", "{home}", "/p/", "sk-" + "a1B2" * 8, " session ", KEY, "  ")),
+    max_size=6,
+).map("".join)
+
+
+@given(PERSONAL_BITS)
+def test_a_recorded_prompt_is_found_whatever_stands_in_it(prompt):
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPENAI_API_KEY", KEY)
+        file, cwd = Path(folder, "r.jsonl"), Path(folder)
+        prompt = prompt.replace("/p/", f" {cwd}/")
+        began = ToolCallOutput("call_1", "Session 40001 is running.")
+        requests = [request_of(prompt), request_of(prompt, 2, (CALL, began))]
+        recorder = RecordingModel(ScriptedModel(["A1", "A2"]), file, cwd=cwd)
+        for request in requests:
+            ask(recorder, request)
+        replay = ReplayModel(file, cwd=cwd, strict=True)
+        assert [text_of_answer(replay, request) for request in requests] == ["A1", "A2"]
+        (turn,) = turns_of(read_recording(file).exchanges)
+        assert turn.prompt == prompt_key(prompt_hider(personal_paths(cwd))(prompt))
 
 
 def test_a_hand_written_recording_names_sessions_by_number(tmp_path):
