@@ -15,6 +15,7 @@ from agent_magics.protocol.items import AssistantMessage, FunctionCall, ToolCall
 from agent_magics.protocol.tools import ConfiguredToolSpec, FunctionToolSpec
 from agent_magics.rows.askers.agents import RowRuns
 from tests.support.rows.echo import Echo
+from tests.support.rows.keeping import map_keeping
 from tests.support.rows.watchers import When, wait_until
 
 
@@ -103,11 +104,11 @@ def test_a_row_that_needs_too_many_requests_is_an_error_of_its_own():
 def test_answers_are_kept_by_what_was_asked_and_with_which_tools(tmp_path):
     model, files = Caller("read_file", "path"), written(5)
     with Agent(model, ["coding"]) as agent:
-        options = {"tools": True, "cache": tmp_path / "answers.sqlite"}
-        agent.map_sync("{{text}}", files, **options)
-        again = agent.map_sync("{{text}}", files, **options)
+        cache = tmp_path / "answers.sqlite"
+        map_keeping(agent, "{{text}}", files, cache, tools=True)
+        again = map_keeping(agent, "{{text}}", files, cache, tools=True)
         asked = len(model.requests)
-        other = agent.map_sync("{{text}}", files, **{**options, "tools": ["read_file"]})
+        other = map_keeping(agent, "{{text}}", files, cache, tools=["read_file"])
     assert asked == 10 and again.progress.kept == 5
     assert other.progress.kept == 0 and len(model.requests) == 20
 
@@ -132,9 +133,9 @@ def look_up(description, unit=str):
 def test_other_runs_under_the_same_names_are_asked_again(tmp_path, tools, options):
     model, cache = Caller("look_up", "text"), tmp_path / "answers.sqlite"
     with Agent(model) as agent:
-        agent.map_sync("{{text}}", ["a"], tools=[look_up("Looks.")], cache=cache)
-        same = agent.map_sync("{{text}}", ["a"], tools=[look_up("Looks.")], cache=cache)
-        other = agent.map_sync("{{text}}", ["a"], tools=tools, cache=cache, **options)
+        map_keeping(agent, "{{text}}", ["a"], cache, tools=[look_up("Looks.")])
+        same = map_keeping(agent, "{{text}}", ["a"], cache, tools=[look_up("Looks.")])
+        other = map_keeping(agent, "{{text}}", ["a"], cache, tools=tools, **options)
     assert (same.progress.kept, other.progress.kept) == (1, 0)
 
 
@@ -153,8 +154,8 @@ def test_another_wording_of_built_in_tools_is_the_same_question(name, is_same):
 def test_runs_that_only_read_are_others_than_those_with_the_same_tools(tmp_path):
     model, cache = Caller("look_up", "text"), tmp_path / "answers.sqlite"
     with Agent(model, [look_up("Looks.")]) as agent:
-        agent.map_sync("{{text}}", ["a"], tools=[look_up("Looks.")], cache=cache)
-        other = agent.map_sync("{{text}}", ["a"], tools=True, cache=cache)
+        map_keeping(agent, "{{text}}", ["a"], cache, tools=[look_up("Looks.")])
+        other = map_keeping(agent, "{{text}}", ["a"], cache, tools=True)
     assert other.progress.kept == 0
 
 
