@@ -406,13 +406,24 @@ def test_a_map_that_waits_for_room_can_be_ended(tmp_path, monkeypatch, ends):
     assert done.stopped and 0 < done.progress.done <= len(done.frame) < 5_000
 
 
-@pytest.mark.parametrize("name", ["model=x", "answer=1", "row=a", "year=2024/cost=0", "a b", "ä"])
+# Names of folders, and of another one that each names where it is taken for a pattern.
+NAMES = {
+    **dict.fromkeys(["model=x", "answer=1", "row=a", "year=2024/cost=0", "a b", "ä"], "other"),
+    **{"run[1]": "run1", "[!a]/x": "b/x", "a*": "ab", "a?/b": "ax/b", "**/x": "deep/x"},
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("place", ["{folder}/{name}", "memory://{folder}/{name}"])
 def test_the_answers_are_the_same_in_a_folder_of_any_name(tmp_path, place, name):
+    into = place.format(folder=tmp_path, name=name)
     with Agent(Echo()) as agent:
         plain = agent.map_sync("{{text}}", rows(3), into=tmp_path / "out").frame
-        done = agent.map_sync("{{text}}", rows(3), into=place.format(folder=tmp_path, name=name))
-    pd.testing.assert_frame_equal(done.frame, plain)
+        agent.map_sync("Other: {{text}}", ["a"], into=place.format(folder=tmp_path, name=NAMES[name]))
+        done = agent.map_sync("{{text}}", rows(3), into=into)
+        pd.testing.assert_frame_equal(done.frame, plain)
+        with pytest.raises(FatalError, match="answers of another map"):
+            agent.map_sync("Another: {{text}}", ["z"], into=into)
 
 
 def test_parts_of_another_map_are_not_written_over(tmp_path):
