@@ -212,21 +212,22 @@ class Job:
         if all(each is None for each in decided):
             return
         chosen = sorted(random.Random(source.count).sample(range(source.count), SAMPLE))
-        await self._ask_sample(chosen, source.each(chosen, self.plan.prompt.names))
+        rows = map(source.each, [chosen], [self.plan.prompt.names])  # reads as `_next` takes them
+        await self._ask_sample(chosen, rows)
         if limit is None or self.progress.unpriced or self.stopped or not self._known():
             return
         if self._quote(source.count, 1.0, limit).cost > limit:
             # Of the others the answers were kept, or are those of equal rows.
-            share = await asyncio.to_thread(self._share, source)
+            share = await self._unless_stopped(self._share, source) or 0.0
             quote = self._quote(source.count, share, limit)
             if share and quote.cost > limit:
                 self._limit = None
                 await self._put(quote)
 
-    async def _ask_sample(self, chosen: Sequence[int], rows: list[Row]) -> None:
+    async def _ask_sample(self, chosen: Sequence[int], rows: Iterator[list[Row]]) -> None:
         """Ask about the rows of a sample, which are then asked no more."""
         limit, self._limit = self._limit, None  # the person is asked once, after the whole sample
-        await self._run(iter([(chosen, rows)]))
+        await self._run(zip([chosen], rows, strict=False))
         self._limit = limit
         self._sampled = frozenset(chosen) - self._left_out
 
@@ -273,6 +274,8 @@ class Job:
             others = sorted(random.Random(source.count).sample(others, LOOKED_AT))
         asked = set[bytes]()
         for start in range(0, len(others), BATCH):
+            if self.stopped:
+                break
             positions = others[start : start + BATCH]
             entries, found = self._entries(
                 positions, source.each(positions, self.plan.prompt.names)
@@ -341,6 +344,8 @@ class Job:
         What the rows come from may take any time: the thread is none of a pool, for which Python
         waits when it exits.
         """
+        if self.stopped:
+            return None
         result: Future[Read] = Future()
         result.set_running_or_notify_cancel()  # so that it takes rows that come too late
         self._reading = asyncio.wrap_future(result)
