@@ -26,7 +26,7 @@ from agent_magics.protocol.errors import (
     typed_message,
 )
 from agent_magics.protocol.items import AssistantMessage, UserMessage
-from agent_magics.rows.asking import Asker, NotSent, RowAnswer, RowQuestion, Terms
+from agent_magics.rows.asking import GIVEN_UP, Asker, NotSent, RowAnswer, RowQuestion, Terms
 from agent_magics.rows.budgets import CHOICES, GO_ON, Budgets, Quote, quote_of
 from agent_magics.rows.outcomes import Outcome, Plain, Sink, not_asked
 from agent_magics.rows.progress import BAD_ROW, Progress
@@ -46,7 +46,6 @@ LOOKED_AT = 20_000
 BY_PERSON = "you stopped it"
 # Seconds after the end in which answers that were asked for are still taken.
 GRACE = 5.0
-GIVEN_UP = "not waited for"
 NOT_AGAIN = "the answer does not fit, and was not asked for again: {reason}"
 NOT_KEPT = "answers cannot be kept: {error}"
 NOT_READ = "the rows could not be read further: {error}"
@@ -455,7 +454,7 @@ class Job:
         """
         self._asking.add(worker)
         try:
-            return await self.asker.ask(question)
+            answer = await self.asker.ask(question)
         except NotSent:
             return None
         except FatalError as error:
@@ -464,10 +463,13 @@ class Job:
         except asyncio.CancelledError as cancelled:
             if cancelled.args != (GIVEN_UP,):
                 raise
-            worker.uncancel()
-            return RowAnswer(error=f"{GIVEN_UP}: {self.stopped}", kind=GIVEN_UP)
+            answer = RowAnswer(kind=GIVEN_UP)
         finally:
             self._asking.discard(worker)
+        if answer.kind == GIVEN_UP:
+            worker.uncancel()
+            return replace(answer, error=f"{GIVEN_UP}: {self.stopped}")
+        return answer
 
     async def _may_ask(self) -> bool:
         """Wait until one more question is allowed; return False when none will be."""

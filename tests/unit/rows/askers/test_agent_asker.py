@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from agent_magics import Agent, tool
+from agent_magics.engine.cost import cost_of
 from agent_magics.kernel.cell.mapping import progress_lines
 from agent_magics.models.base import ItemDone, ResponseDone
 from agent_magics.protocol.errors import FatalError
@@ -179,6 +180,38 @@ def test_stop_ends_the_runs_under_way(monkeypatch):
         mapping = agent.mapping("{{text}}", ["a", "b", "c"], output=None, options=options)
         done = mapping.wait_sync(When([0], stop))
     assert done.stopped == "you stopped it" and len(done.failed) == 3 and len(began) == 2
+
+
+@pytest.mark.parametrize("name", ["gpt-5.5", "caller-1"], ids=["priced", "unpriced"])
+@pytest.mark.parametrize("whole", [0, 1, 3])
+def test_what_a_run_has_spent_counts_where_it_is_given_up(monkeypatch, whole, name):
+    """Two runs get answers to `whole` requests each, and none to the next one."""
+    monkeypatch.setattr("agent_magics.rows.job.GRACE", 0.0)
+    waiting = []
+
+    class Stuck(Caller):
+        async def stream(self, request):
+            if request.number > whole:
+                waiting.append(request)
+                await asyncio.Event().wait()
+            async for event in super().stream(request):
+                yield event
+
+    model = Stuck("look_up", "text", calls=9)
+    model.name = name
+    with Agent(model) as agent:
+        options = {"tools": [look_up("Looks.")], "concurrency": 2}
+        mapping = agent.mapping("{{text}}", ["a", "b", "unasked"], options=options)
+        stop = When(
+            [lambda job: len(waiting) == 2], lambda job: agent.session.engine.post(job.stop)
+        )
+        done = mapping.wait_sync(stop)
+    cost = cost_of(name, Usage(100 * whole, 20 * whole)) if whole else 0.0
+    assert list(done.frame["tokens"]) == [120 * whole, 120 * whole, 0]
+    assert (done.usage.input_tokens, done.usage.output_tokens) == (200 * whole, 40 * whole)
+    assert done.cost == (None if cost is None else pytest.approx(2 * cost))
+    assert list(done.frame["error"])[:2] == ["not waited for: you stopped it"] * 2
+    assert done.progress.kinds()["not waited for"].count == 2
 
 
 def test_a_stopped_map_says_that_it_waits_for_answers():
