@@ -57,8 +57,9 @@ class ModelClients:
             return ReplayModel(path, cwd=settings.cwd, strict=settings.replay_strict)
         live = self.given
         if live is None:
-            access = {"api_key": settings.api_key, "base_url": settings.base_url}
-            live = open_model(settings.wire_api, **access)
+            live = open_model(
+                settings.wire_api, api_key=settings.api_key, base_url=settings.base_url
+            )
         if record is None:
             return live
         from agent_magics.models.recordings.recorder import RecordingModel  # noqa: PLC0415
