@@ -11,9 +11,13 @@ from agent_magics.rows.result import MapResult
 
 
 def map_keeping(
-    agent: Agent, prompt: str | Callable[[Any], Any], rows: Any, cache: Path, **options: Unpack[MapOptions]
+    agent: Agent,
+    prompt: str | Callable[[Any], Any],
+    rows: Any,
+    path: Path,
+    **options: Unpack[MapOptions],
 ) -> MapResult:
     """Run a map as `Agent.map_sync` does, with its answers kept as those of a server are."""
     mapping = agent.mapping(prompt, rows, options=options)
-    mapping._planned = replace(mapping._planned, cache=cache)
+    mapping._planned = replace(mapping._planned, cache=path)
     return mapping.wait_sync()
