@@ -55,9 +55,11 @@ class ModelClients:
             from agent_magics.models.recordings.replay import ReplayModel  # noqa: PLC0415
 
             return ReplayModel(path, cwd=settings.cwd, strict=settings.replay_strict)
-        live = self.given or open_model(
-            settings.wire_api, api_key=settings.api_key, base_url=settings.base_url
-        )
+        live = self.given
+        if live is None:
+            live = open_model(
+                settings.wire_api, api_key=settings.api_key, base_url=settings.base_url
+            )
         if record is None:
             return live
         from agent_magics.models.recordings.recorder import RecordingModel  # noqa: PLC0415
@@ -71,7 +73,7 @@ class ModelClients:
             FatalError: the key for the server is stored where it cannot be read.
         """
         address = server_address(settings.base_url)
-        is_live = not (self.given or settings.replay)
+        is_live = self.given is None and not settings.replay
         if is_live and not (settings.api_key or key_of(address)):
             stored_key(address)  # is among the held ones from now on
         of_model: tuple[str, ...] = getattr(self.given, "secrets", tuple)()

@@ -6,6 +6,9 @@ from typing import NamedTuple, Protocol
 
 from agent_magics.protocol.items import Item, Json, Usage
 
+# With this a map cancels a question some time after its end; it is the kind of the answer, too.
+GIVEN_UP = "not waited for"
+
 
 @dataclass(frozen=True, slots=True)
 class Terms:
@@ -124,6 +127,8 @@ class Asker(Protocol):
         Raises:
             FatalError: no question can be answered (no key, a wrong one, no such model).
             NotSent: the asker was stopped before.
+            CancelledError: it was cancelled; where that was with `GIVEN_UP`, what it knows to be
+                spent is returned instead, as an answer of that kind.
         """
         ...
 

@@ -26,7 +26,7 @@ from agent_magics.protocol.errors import (
     typed_message,
 )
 from agent_magics.protocol.items import AssistantMessage, UserMessage
-from agent_magics.rows.asking import Asker, NotSent, RowAnswer, RowQuestion, Terms
+from agent_magics.rows.asking import GIVEN_UP, Asker, NotSent, RowAnswer, RowQuestion, Terms
 from agent_magics.rows.budgets import CHOICES, GO_ON, Budgets, Quote, quote_of
 from agent_magics.rows.outcomes import Outcome, Plain, Sink, not_asked
 from agent_magics.rows.progress import BAD_ROW, Progress
@@ -46,7 +46,6 @@ LOOKED_AT = 20_000
 BY_PERSON = "you stopped it"
 # Seconds after the end in which answers that were asked for are still taken.
 GRACE = 5.0
-GIVEN_UP = "not waited for"
 NOT_AGAIN = "the answer does not fit, and was not asked for again: {reason}"
 NOT_KEPT = "answers cannot be kept: {error}"
 NOT_READ = "the rows could not be read further: {error}"
@@ -212,21 +211,22 @@ class Job:
         if all(each is None for each in decided):
             return
         chosen = sorted(random.Random(source.count).sample(range(source.count), SAMPLE))
-        await self._ask_sample(chosen, source.each(chosen, self.plan.prompt.names))
+        rows = map(source.each, [chosen], [self.plan.prompt.names])  # reads as `_next` takes them
+        await self._ask_sample(chosen, rows)
         if limit is None or self.progress.unpriced or self.stopped or not self._known():
             return
         if self._quote(source.count, 1.0, limit).cost > limit:
             # Of the others the answers were kept, or are those of equal rows.
-            share = await asyncio.to_thread(self._share, source)
+            share = await self._unless_stopped(self._share, source) or 0.0
             quote = self._quote(source.count, share, limit)
             if share and quote.cost > limit:
                 self._limit = None
                 await self._put(quote)
 
-    async def _ask_sample(self, chosen: Sequence[int], rows: list[Row]) -> None:
+    async def _ask_sample(self, chosen: Sequence[int], rows: Iterator[list[Row]]) -> None:
         """Ask about the rows of a sample, which are then asked no more."""
         limit, self._limit = self._limit, None  # the person is asked once, after the whole sample
-        await self._run(iter([(chosen, rows)]))
+        await self._run(zip([chosen], rows, strict=False))
         self._limit = limit
         self._sampled = frozenset(chosen) - self._left_out
 
@@ -273,6 +273,8 @@ class Job:
             others = sorted(random.Random(source.count).sample(others, LOOKED_AT))
         asked = set[bytes]()
         for start in range(0, len(others), BATCH):
+            if self.stopped:
+                break
             positions = others[start : start + BATCH]
             entries, found = self._entries(
                 positions, source.each(positions, self.plan.prompt.names)
@@ -341,6 +343,8 @@ class Job:
         What the rows come from may take any time: the thread is none of a pool, for which Python
         waits when it exits.
         """
+        if self.stopped:
+            return None
         result: Future[Read] = Future()
         result.set_running_or_notify_cancel()  # so that it takes rows that come too late
         self._reading = asyncio.wrap_future(result)
@@ -450,7 +454,7 @@ class Job:
         """
         self._asking.add(worker)
         try:
-            return await self.asker.ask(question)
+            answer = await self.asker.ask(question)
         except NotSent:
             return None
         except FatalError as error:
@@ -459,10 +463,13 @@ class Job:
         except asyncio.CancelledError as cancelled:
             if cancelled.args != (GIVEN_UP,):
                 raise
-            worker.uncancel()
-            return RowAnswer(error=f"{GIVEN_UP}: {self.stopped}", kind=GIVEN_UP)
+            answer = RowAnswer(kind=GIVEN_UP)
         finally:
             self._asking.discard(worker)
+        if answer.kind == GIVEN_UP:
+            worker.uncancel()
+            return replace(answer, error=f"{GIVEN_UP}: {self.stopped}")
+        return answer
 
     async def _may_ask(self) -> bool:
         """Wait until one more question is allowed; return False when none will be."""

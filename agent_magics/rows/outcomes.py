@@ -204,16 +204,16 @@ class Parts:
         return self._held <= MOST_HELD
 
     async def close(self) -> None:
-        """See `Sink.close`; parts of rows that are not there any more are removed."""
+        """See `Sink.close`; after a whole map with rows, parts of an earlier one are removed."""
         while self._open:
             await self._write(*self._open.popitem())
         while self._writing:
             await asyncio.wait(self._writing)
         if self._problem is not None:
             raise self._problem
-        if not self.stopped:
+        if self._written and not self.stopped:
             try:
-                await asyncio.to_thread(self._files.remove_above, max(self._written, default=-1))
+                await asyncio.to_thread(self._files.remove_above, max(self._written))
             except OSError as error:
                 raise self._not_written(error) from None
 

@@ -112,7 +112,8 @@ class Asking:
     @property
     def is_live(self) -> bool:
         """Whether a server answers: what a recording or a program's model says is not kept."""
-        return not (self.models.given or self.settings.replay or self.settings.record)
+        settings = self.settings
+        return self.models.given is None and not (settings.replay or settings.record)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,11 +240,14 @@ def _runs(asking: Asking, options: MapOptions) -> RowRuns | None:
 
 
 def _cache(asking: Asking, options: MapOptions) -> Path | None:
+    """Return the file that keeps the answers; None where none does.
+
+    Raises:
+        FatalError: an option needs one.
+    """
     cache = options.get("cache", True)
-    if not isinstance(cache, bool):
-        return typed_path(cache).absolute()
-    if cache and asking.is_live:
-        return cache_file()
+    if cache is not False and asking.is_live:
+        return cache_file() if cache is True else typed_path(cache).absolute()
     if options.get("batch"):
         raise FatalError(NO_BATCH)
     if options.get("name"):

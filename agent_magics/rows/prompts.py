@@ -23,7 +23,7 @@ from agent_magics.dispatch.results.numpy_values import python_value
 from agent_magics.dispatch.results.values import made_by
 from agent_magics.files.plain_files import read_plain
 from agent_magics.protocol.errors import FatalError, clause, short_message, typed_message
-from agent_magics.protocol.items import Content, InputImage, InputText
+from agent_magics.protocol.items import Content, ContentPart, InputImage, InputText
 from agent_magics.rows.asking import RowPlace
 from agent_magics.rows.tables.files import Broken, FileJudge, any_path, judged_path
 from agent_magics.rows.tables.sources import Names, Row, is_image
@@ -397,9 +397,12 @@ def asked_row(position: int, row: Row, prompt: Prompt, terms: blake2b, most: int
     """
     try:
         content = prompt.fill(row)
-        text = content if isinstance(content, str) else repr(content)
-        if len(text) > most and isinstance(content, str):
-            raise BadRow(TOO_LONG.format(length=len(text), most=most))
+        if isinstance(content, str):
+            text, length = content, len(content)
+        else:
+            text, length = repr(content), _length(content)
+        if length > most:
+            raise BadRow(TOO_LONG.format(length=length, most=most))
         digest = terms.copy()
         digest.update(text.encode())
         return position, digest.digest(), content, "", None
@@ -407,6 +410,20 @@ def asked_row(position: int, row: Row, prompt: Prompt, terms: blake2b, most: int
         return position, b"", "", short_message(problem), None
     except BaseException as error:  # objects of anybody's classes, which may also call `sys.exit()`
         return position, b"", "", typed_message(error), None
+
+
+def _length(parts: Sequence[ContentPart]) -> int:
+    """Return how many characters the texts among some parts have.
+
+    Raises:
+        BadRow: one of the parts cannot be sent.
+    """
+    length = 0
+    for part in parts:
+        text = part.text if isinstance(part, InputText) else ""
+        check_text("the prompt", part.image_url if isinstance(part, InputImage) else text)
+        length += len(text)
+    return length
 
 
 def digest_of(terms: bytes) -> blake2b:

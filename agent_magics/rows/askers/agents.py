@@ -19,7 +19,7 @@ from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.models.wires.responses.items import encode_tools
 from agent_magics.protocol.items import UserMessage
 from agent_magics.protocol.ops import denied
-from agent_magics.rows.asking import Pace, RowAnswer, RowQuestion
+from agent_magics.rows.asking import GIVEN_UP, Pace, RowAnswer, RowQuestion
 from agent_magics.time_limit import TimeLimit
 
 # Runs side by side, and requests of one.
@@ -91,11 +91,14 @@ class AgentAsker:
         working = asyncio.ensure_future(agent.work(self._places, lambda: first.content))
         try:
             await asyncio.shield(working)
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as cancelled:
             agent.stop("the map has ended")
             if agent.status == "queued":
                 working.cancel()
-            raise
+            if cancelled.args != (GIVEN_UP,):
+                raise
+            spent = agent.spending
+            return RowAnswer(usage=spent.usage, cost=spent.cost, error=GIVEN_UP, kind=GIVEN_UP)
         finally:
             self._in_flight -= 1
             self._close_soon(agent, working)

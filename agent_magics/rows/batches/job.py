@@ -15,12 +15,12 @@ from agent_magics.models.faults import Fault
 from agent_magics.models.providers.catalog import find_model
 from agent_magics.protocol.errors import FatalError, short_message
 from agent_magics.protocol.items import Content, Item, UserMessage
-from agent_magics.rows.asking import RowAnswer
+from agent_magics.rows.asking import GIVEN_UP, RowAnswer
 from agent_magics.rows.batches.api import Batch, BatchApi, hours_left
 from agent_magics.rows.batches.ledger import Ledger, Sent, now
 from agent_magics.rows.batches.pack import Pack
 from agent_magics.rows.batches.results import FETCHED, Result, fetch_results, read_results
-from agent_magics.rows.job import BY_PERSON, GIVEN_UP, NOT_KEPT, SAMPLE, Job
+from agent_magics.rows.job import BY_PERSON, NOT_KEPT, SAMPLE, Job
 from agent_magics.rows.outcomes import NOT_ASKED, Outcome
 from agent_magics.rows.prompts import Entry
 from agent_magics.rows.remote.exchange import request_of
@@ -145,7 +145,7 @@ class BatchJob(Job):
             if isinstance(self.plan.source, Held):
                 await super()._sample()
             elif len(first := await self._unless_stopped(self._read_first) or []) > SAMPLE:
-                await self._ask_sample(range(SAMPLE), first[:SAMPLE])
+                await self._ask_sample(range(SAMPLE), iter([first[:SAMPLE]]))
         finally:
             self.is_direct = False
 

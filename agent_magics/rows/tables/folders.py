@@ -21,7 +21,6 @@ from agent_magics.rows.tables.files import NEEDS
 
 # Seconds after which nobody writes a file any more: a killed kernel has left it.
 UNUSED = 3600
-_PARTS = "part-[0-9]*.parquet"
 _PART = re.compile(r"part-(\d+)\.parquet\Z", re.ASCII)
 
 
@@ -59,9 +58,12 @@ class PartFiles:
             # Not a glob, which finds nothing where the folder may not be looked into.
             entries = Path(self._folder).iterdir()
             return _regular(str(path) for path in entries if _PART.fullmatch(path.name))
-        with _told():
+        found: list[str] = []
+        with _told(), suppress(FileNotFoundError):  # the first file makes the folder
             self._remote.invalidate_cache()
-            return sorted(filter(_PART.search, self._remote.glob(f"{self._folder}/{_PARTS}")))
+            # Not a glob, of which the folder's own name may be a part.
+            found = self._remote.ls(self._folder, detail=False)
+        return sorted(path for path in found if _PART.fullmatch(path.rpartition("/")[2]))
 
     def paths_of(self, numbers: Set[int]) -> list[str]:
         """Return the files of these numbers that are there, in order."""

@@ -21,6 +21,7 @@ from agent_magics.rows.job import SAMPLE, Job
 from agent_magics.rows.planning import Watcher
 from agent_magics.rows.progress import BAD_ROW, Progress
 from tests.support.rows.echo import Echo
+from tests.support.rows.keeping import map_keeping
 
 NOTEBOOKS = Path(__file__).parents[3] / "notebooks"
 
@@ -118,10 +119,10 @@ def test_whatever_is_kept_no_more_than_the_limit_is_spent_before_somebody_is_ask
         return prompt
 
     with TemporaryDirectory() as folder:
-        options = {"cache": Path(folder, "a"), "concurrency": 1}
+        cache = Path(folder, "a")
         is_moody = False
         with Agent(Echo(say, "gpt-5.5")) as agent:
-            agent.map_sync("{{text}}", sorted(kept), ask_above=None, **options)
+            map_keeping(agent, "{{text}}", sorted(kept), cache, ask_above=None)
         is_moody = True
         for _ in range(2):  # the second time the sample is kept, but for what has failed
             asked = []
@@ -129,7 +130,8 @@ def test_whatever_is_kept_no_more_than_the_limit_is_spent_before_somebody_is_ask
                 Echo(say, "gpt-5.5"),
                 on_question=lambda question, asked=asked: asked.append(question) or "deny",
             ) as agent:
-                done = agent.map_sync("{{text}}", ROWS, ask_above=limit, **options)
+                options = {"ask_above": limit, "concurrency": 1}
+                done = map_keeping(agent, "{{text}}", ROWS, cache, **options)
             assert len(asked) <= 1
             assert done.cost <= max(limit, ROW * SAMPLE) + ROW
             if asked:

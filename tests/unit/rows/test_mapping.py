@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -21,6 +22,8 @@ from agent_magics.rows import outcomes
 from agent_magics.rows.askers.models import ModelAsker
 from agent_magics.rows.outcomes import PART
 from agent_magics.rows.tables.folders import PartFiles
+from agent_magics.rows.tables.sources import BATCH
+from tests.support.models.row_server import RowServer
 from tests.support.rows.echo import INPUT, OUTPUT, Echo
 from tests.support.rows.watchers import When, wait_until
 from tests.support.turns import PATIENCE
@@ -238,17 +241,20 @@ def test_what_a_row_took_is_counted_where_its_second_question_fails(monkeypatch,
 def test_a_clock_that_jumps_ends_no_map_and_asks_nothing_again(monkeypatch, tmp_path, jump):
     clock, moved = time.time, 0.0
 
-    def moving(prompt):
+    def moving(row):
         nonlocal moved
         moved = jump
-        return prompt
+        return row
 
     monkeypatch.setattr(time, "time", lambda: clock() + moved)
-    model, cache = Echo(moving), tmp_path / "a"
-    with Agent(model) as agent:
-        first = agent.map_sync("{{text}}", rows(100), cache=cache, name="jumps", deadline=600)
+    options = {"cache": tmp_path / "a", "name": "jumps", "deadline": 600}
+    with (
+        RowServer() as server,
+        Agent("gpt-4o-mini", base_url=server.base_url, api_key="sk-x") as agent,
+    ):
+        first = agent.map_sync(moving, rows(100), **options)
         moved = 0.0
-        again = agent.map_sync("{{text}}", rows(100), cache=cache, name="jumps", deadline=600)
+        again = agent.map_sync(moving, rows(100), **options)
     assert not (first.stopped or again.stopped or again.progress.asked)
     assert list(first.frame["answer"]) == list(again.frame["answer"]) == rows(100)
 
@@ -402,13 +408,28 @@ def test_a_map_that_waits_for_room_can_be_ended(tmp_path, monkeypatch, ends):
     assert done.stopped and 0 < done.progress.done <= len(done.frame) < 5_000
 
 
-@pytest.mark.parametrize("name", ["model=x", "answer=1", "row=a", "year=2024/cost=0", "a b", "ä"])
+# Names of folders, and of another one that each names where it is taken for a pattern.
+NAMES = {
+    **dict.fromkeys(["model=x", "answer=1", "row=a", "year=2024/cost=0", "a b", "ä"], "other"),
+    "run[1]": "run1",
+    "[!a]/x": "b/x",
+    "a*": "ab",
+    "a?/b": "ax/b",
+    "**/x": "deep/x",
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("place", ["{folder}/{name}", "memory://{folder}/{name}"])
 def test_the_answers_are_the_same_in_a_folder_of_any_name(tmp_path, place, name):
+    into, other = (place.format(folder=tmp_path, name=each) for each in (name, NAMES[name]))
     with Agent(Echo()) as agent:
         plain = agent.map_sync("{{text}}", rows(3), into=tmp_path / "out").frame
-        done = agent.map_sync("{{text}}", rows(3), into=place.format(folder=tmp_path, name=name))
-    pd.testing.assert_frame_equal(done.frame, plain)
+        agent.map_sync("Other: {{text}}", ["a"], into=other)
+        done = agent.map_sync("{{text}}", rows(3), into=into)
+        pd.testing.assert_frame_equal(done.frame, plain)
+        with pytest.raises(FatalError, match="answers of another map"):
+            agent.map_sync("Another: {{text}}", ["z"], into=into)
 
 
 def test_parts_of_another_map_are_not_written_over(tmp_path):
@@ -518,6 +539,50 @@ def test_rows_that_do_not_come_hold_back_no_stop(tmp_path):
     assert reader[0].daemon and reader[0] not in concurrent.futures.thread._threads_queues
 
 
+@pytest.mark.parametrize("code", ["row", "prompt"])
+@pytest.mark.parametrize("at", [0, 50, 1_200], ids=["sample", "quote", "rest"])
+def test_code_of_rows_holds_back_no_stop_wherever_it_runs(code, at):
+    """It runs 50 times for the sample, for each other row for the quote, and then for all rows."""
+    gate, waits, ran = threading.Event(), threading.Event(), Counter()
+    readers, given = set(), rows(1_200)
+
+    def run(name):
+        if threading.current_thread() is threading.main_thread():  # which reads the columns
+            return
+        readers.add(threading.current_thread())
+        ran[name] += 1
+        if name == code and ran[name] > at:
+            waits.set()
+            gate.wait()
+
+    class Rows(Sequence):
+        def __len__(self):
+            return 1_200
+
+        def __getitem__(self, place):
+            run("row")
+            return given[place]
+
+    def prompt(row):
+        run("prompt")
+        return row if not waits.is_set() else None  # so that the store ends no further batch
+
+    with Agent(Echo(name=PRICED), on_question=lambda question: "approve") as agent:
+        mapping = agent.mapping(prompt, Rows(), options={"ask_above": 1e-9})
+        stop = When([lambda job: waits.is_set()], lambda job: agent.session.engine.post(job.stop))
+        try:
+            done = asyncio.run(asyncio.wait_for(mapping.wait(stop), PATIENCE))
+        finally:
+            gate.set()
+    assert done.stopped and done.progress.answered == min(at, 50)
+    for reader in readers:
+        reader.join()
+    assert ran[code] <= at + BATCH
+    # Python waits for none of them when it exits, and none is the engine's.
+    assert all(each.daemon and each.name == "agent-rows-read" for each in readers)
+    assert not readers & set(concurrent.futures.thread._threads_queues)
+
+
 def test_what_was_sorted_since_is_asked_again_in_its_row():
     given = ["b", "c", "a"]
     frame = pd.DataFrame({"text": given})
@@ -556,9 +621,6 @@ def test_numbers_that_no_table_holds_are_left_out(tmp_path):
         ({"concurrency": True}, "concurrency=True"),
         ({"ask_above": "1"}, "ask_above='1': it takes USD from 0"),
         ({"max_cost": -1}, "max_cost=-1"),
-        ({"cache": "."}, "cannot be used"),
-        ({"cache": "/"}, "cannot be used"),
-        ({"cache": "a\0"}, "cannot be used"),
         ({"into": ""}, "into='': it takes a folder or a URL"),
         ({"into": "a\0"}, "cannot be written"),
         ({"into": "nosuch://x"}, r"cannot be written \(ValueError: Protocol not known: nosuch\)"),

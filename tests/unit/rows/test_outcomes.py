@@ -4,6 +4,7 @@ import asyncio
 from functools import partial
 
 import pyarrow.parquet
+import pytest
 
 from agent_magics import Agent
 from agent_magics.rows import mapping
@@ -62,7 +63,17 @@ def test_a_call_that_ends_early_replaces_parts_with_fewer_answers(tmp_path):
     assert found(tmp_path) == ["second", "second", "first"]
 
 
-def test_a_call_with_fewer_rows_leaves_no_others(tmp_path):
+@pytest.mark.parametrize("before", [0, 3, 35])
+@pytest.mark.parametrize("count", [1, 3, 10, 12, 35])
+def test_a_call_that_ends_whole_leaves_its_own_rows_alone(tmp_path, before, count):
+    written(tmp_path, dict.fromkeys(range(before), "first"))
+    frame = written(tmp_path, dict.fromkeys(range(count), "second"))
+    assert frame["answer"].to_pylist() == found(tmp_path) == ["second"] * count
+
+
+@pytest.mark.parametrize("stopped", ["", "you stopped it"])
+def test_a_call_without_rows_leaves_an_earlier_calls_parts(tmp_path, stopped):
+    """A filter that finds nothing deletes no answers that were paid for."""
     written(tmp_path, dict.fromkeys(range(35), "first"))
-    assert written(tmp_path, dict.fromkeys(range(12), "second")).num_rows == 12
-    assert found(tmp_path) == ["second"] * 12
+    assert written(tmp_path, {}, stopped).num_rows == 0
+    assert found(tmp_path) == ["first"] * 35

@@ -20,7 +20,15 @@ from hypothesis import strategies as st
 
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import InputImage, InputText
-from agent_magics.rows.prompts import BadRow, Template, identity_of, read_prompt
+from agent_magics.rows.prompts import (
+    TOO_LONG,
+    BadRow,
+    Template,
+    asked_row,
+    digest_of,
+    identity_of,
+    read_prompt,
+)
 
 
 class Colour(enum.Enum):
@@ -261,3 +269,45 @@ def test_a_function_gets_the_whole_row():
 def test_what_a_function_does_wrong_is_the_rows_error(function):
     with pytest.raises(BadRow, match="function"):
         read_prompt(function, []).fill({})
+
+
+def error_of(prompt, row, most=1_000):
+    return asked_row(0, row, prompt, digest_of(b"terms"), most)[3]
+
+
+FORMS = {
+    "text": "".join,
+    "parts": lambda texts: tuple(map(InputText, texts)),
+    "a picture": lambda texts: (InputImage("data:image/png;base64,"), *map(InputText, texts)),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@given(st.lists(st.text("aä\U0001f600\ud800\udcff", max_size=5), min_size=1, max_size=4))
+def test_text_that_cannot_be_sent_is_not_asked_about_in_any_form(form, texts):
+    prompt, length = read_prompt(lambda row: FORMS[form](texts), ()), sum(map(len, texts))
+    if set("".join(texts)) & set("\ud800\udcff"):
+        assert error_of(prompt, {}).startswith("the prompt holds ")
+        return
+    assert error_of(prompt, {}, length) == ""
+    too_long = TOO_LONG.format(length=length, most=length - 1)
+    assert error_of(prompt, {}, length - 1) == too_long
+
+
+@pytest.mark.parametrize("photo", ["", PNG], ids=["text", "picture"])
+def test_a_prompt_with_a_picture_is_as_long_as_its_text(photo):
+    prompt = read_prompt("say {{text}} {{photo}}", ("text", "photo"))
+    assert error_of(prompt, ("w" * 10, photo), 15) == ""
+    assert error_of(prompt, ("w" * 10, photo), 14) == TOO_LONG.format(length=15, most=14)
+
+
+@pytest.mark.parametrize(
+    "part", [InputText("\ud800"), InputImage("data:\ud800"), InputText(3), InputImage(None)]
+)
+def test_a_part_without_text_that_can_be_sent_is_the_rows_error(part):
+    assert error_of(read_prompt(lambda row: (part,), ()), {})
+
+
+def test_half_a_character_of_the_prompt_itself_is_the_rows_error():
+    for photo in ("x", PNG):
+        assert error_of(read_prompt("\ud800 {{photo}}", ("photo",)), (photo,))

@@ -22,7 +22,6 @@ from agent_magics.rows.batches.pack import Pack
 from agent_magics.rows.progress import Progress
 from agent_magics.rows.runs import OpenMap, Runs, noted
 from tests.support.models.row_server import RowServer
-from tests.support.rows.echo import Echo
 from tests.support.rows.watchers import When, wait_until
 from tests.support.turns import PATIENCE
 
@@ -77,15 +76,15 @@ def test_a_run_is_found_after_its_kernel_died(tmp_path, monkeypatch):
 def test_what_cannot_be_cleared_away_costs_no_answer(tmp_path):
     cache = tmp_path / "answers.sqlite"
 
-    def say(prompt):
+    def say(row):
         for own in tmp_path.glob("*-????????????????"):
             if own.is_file():
                 own.unlink()
                 (own / "in the way").mkdir(parents=True)
-        return prompt
+        return row
 
-    with Agent(Echo(say)) as agent:
-        done = agent.map_sync("{{text}}", ROWS[:3], name="mine", cache=cache)
+    with RowServer() as server, opened(server) as agent:
+        done = agent.map_sync(say, ROWS[:3], name="mine", cache=cache)
     assert list(done.frame["answer"]) == ROWS[:3] and not done.stopped
     assert [each.is_dir() for each in tmp_path.glob("*-????????????????")] == [True]
 

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from agent_magics import Agent, tool
+from agent_magics.engine.cost import cost_of
 from agent_magics.kernel.cell.mapping import progress_lines
 from agent_magics.models.base import ItemDone, ResponseDone
 from agent_magics.protocol.errors import FatalError
@@ -15,6 +16,7 @@ from agent_magics.protocol.items import AssistantMessage, FunctionCall, ToolCall
 from agent_magics.protocol.tools import ConfiguredToolSpec, FunctionToolSpec
 from agent_magics.rows.askers.agents import RowRuns
 from tests.support.rows.echo import Echo
+from tests.support.rows.keeping import map_keeping
 from tests.support.rows.watchers import When, wait_until
 
 
@@ -103,11 +105,11 @@ def test_a_row_that_needs_too_many_requests_is_an_error_of_its_own():
 def test_answers_are_kept_by_what_was_asked_and_with_which_tools(tmp_path):
     model, files = Caller("read_file", "path"), written(5)
     with Agent(model, ["coding"]) as agent:
-        options = {"tools": True, "cache": tmp_path / "answers.sqlite"}
-        agent.map_sync("{{text}}", files, **options)
-        again = agent.map_sync("{{text}}", files, **options)
+        cache = tmp_path / "answers.sqlite"
+        map_keeping(agent, "{{text}}", files, cache, tools=True)
+        again = map_keeping(agent, "{{text}}", files, cache, tools=True)
         asked = len(model.requests)
-        other = agent.map_sync("{{text}}", files, **{**options, "tools": ["read_file"]})
+        other = map_keeping(agent, "{{text}}", files, cache, tools=["read_file"])
     assert asked == 10 and again.progress.kept == 5
     assert other.progress.kept == 0 and len(model.requests) == 20
 
@@ -132,9 +134,9 @@ def look_up(description, unit=str):
 def test_other_runs_under_the_same_names_are_asked_again(tmp_path, tools, options):
     model, cache = Caller("look_up", "text"), tmp_path / "answers.sqlite"
     with Agent(model) as agent:
-        agent.map_sync("{{text}}", ["a"], tools=[look_up("Looks.")], cache=cache)
-        same = agent.map_sync("{{text}}", ["a"], tools=[look_up("Looks.")], cache=cache)
-        other = agent.map_sync("{{text}}", ["a"], tools=tools, cache=cache, **options)
+        map_keeping(agent, "{{text}}", ["a"], cache, tools=[look_up("Looks.")])
+        same = map_keeping(agent, "{{text}}", ["a"], cache, tools=[look_up("Looks.")])
+        other = map_keeping(agent, "{{text}}", ["a"], cache, tools=tools, **options)
     assert (same.progress.kept, other.progress.kept) == (1, 0)
 
 
@@ -153,8 +155,8 @@ def test_another_wording_of_built_in_tools_is_the_same_question(name, is_same):
 def test_runs_that_only_read_are_others_than_those_with_the_same_tools(tmp_path):
     model, cache = Caller("look_up", "text"), tmp_path / "answers.sqlite"
     with Agent(model, [look_up("Looks.")]) as agent:
-        agent.map_sync("{{text}}", ["a"], tools=[look_up("Looks.")], cache=cache)
-        other = agent.map_sync("{{text}}", ["a"], tools=True, cache=cache)
+        map_keeping(agent, "{{text}}", ["a"], cache, tools=[look_up("Looks.")])
+        other = map_keeping(agent, "{{text}}", ["a"], cache, tools=True)
     assert other.progress.kept == 0
 
 
@@ -178,6 +180,38 @@ def test_stop_ends_the_runs_under_way(monkeypatch):
         mapping = agent.mapping("{{text}}", ["a", "b", "c"], output=None, options=options)
         done = mapping.wait_sync(When([0], stop))
     assert done.stopped == "you stopped it" and len(done.failed) == 3 and len(began) == 2
+
+
+@pytest.mark.parametrize("name", ["gpt-5.5", "caller-1"], ids=["priced", "unpriced"])
+@pytest.mark.parametrize("whole", [0, 1, 3])
+def test_what_a_run_has_spent_counts_where_it_is_given_up(monkeypatch, whole, name):
+    """Two runs get answers to `whole` requests each, and none to the next one."""
+    monkeypatch.setattr("agent_magics.rows.job.GRACE", 0.0)
+    waiting = []
+
+    class Stuck(Caller):
+        async def stream(self, request):
+            if request.number > whole:
+                waiting.append(request)
+                await asyncio.Event().wait()
+            async for event in super().stream(request):
+                yield event
+
+    model = Stuck("look_up", "text", calls=9)
+    model.name = name
+    with Agent(model) as agent:
+        options = {"tools": [look_up("Looks.")], "concurrency": 2}
+        mapping = agent.mapping("{{text}}", ["a", "b", "unasked"], options=options)
+        stop = When(
+            [lambda job: len(waiting) == 2], lambda job: agent.session.engine.post(job.stop)
+        )
+        done = mapping.wait_sync(stop)
+    cost = cost_of(name, Usage(100 * whole, 20 * whole)) if whole else 0.0
+    assert list(done.frame["tokens"]) == [120 * whole, 120 * whole, 0]
+    assert (done.usage.input_tokens, done.usage.output_tokens) == (200 * whole, 40 * whole)
+    assert done.cost == (None if cost is None else pytest.approx(2 * cost))
+    assert list(done.frame["error"])[:2] == ["not waited for: you stopped it"] * 2
+    assert done.progress.kinds()["not waited for"].count == 2
 
 
 def test_a_stopped_map_says_that_it_waits_for_answers():

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
+import pyarrow
 import pytest
 
 from agent_magics import Agent
@@ -29,6 +31,7 @@ from agent_magics.rows.batches.job import BatchJob
 from agent_magics.rows.batches.ledger import Ledger, Sent, now
 from agent_magics.rows.batches.pack import Pack
 from agent_magics.rows.outcomes import Parts
+from agent_magics.rows.planning import Watcher
 from tests.support.models.batch_server import BatchServer, DyingBatchServer
 from tests.support.models.row_server import RowServer
 from tests.support.rows.watchers import When, stop_at, wait_until
@@ -365,6 +368,31 @@ def test_whatever_is_kept_no_more_than_the_limit_is_spent_unasked(tmp_path, batc
     assert done.cost <= limit + row
     is_dear = not isinstance(kept, int) or (400 - kept) * row / 2 > limit
     assert ("above the" in done.stopped) == is_dear
+
+
+def test_a_map_that_is_stopped_before_it_begins_waits_for_no_rows(tmp_path):
+    gate, table = threading.Event(), pyarrow.table({"text": ["late"]})
+
+    def source():
+        gate.wait()
+        yield from table.to_batches()
+
+    class StopsAtOnce(Watcher):
+        def begin(self, job):
+            job.stop()
+
+    options = {"batch": True, "cache": tmp_path / "a", "into": tmp_path / "out"}
+    with (
+        BatchServer() as server,
+        Agent("gpt-4o-mini", base_url=server.base_url, api_key=KEY) as agent,
+    ):
+        reader = pyarrow.RecordBatchReader.from_batches(table.schema, source())
+        mapping = agent.mapping("{{text}}", reader, options=options)
+        try:
+            done = asyncio.run(asyncio.wait_for(mapping.wait(StopsAtOnce()), PATIENCE))
+        finally:
+            gate.set()
+    assert done.stopped == "you stopped it" and not len(done.frame)
 
 
 def test_a_cheap_stream_is_one_batch(tmp_path):

@@ -7,6 +7,7 @@ import sys
 import uuid
 from pathlib import Path
 
+import fsspec
 import pyarrow.parquet
 import pytest
 import s3fs
@@ -165,3 +166,16 @@ def test_what_is_no_part_holds_no_answers(tmp_path):
     answered = pyarrow.table({"error": pyarrow.array([None, "refused", None])})
     pyarrow.parquet.write_table(answered, tmp_path / "part-00003.parquet")
     assert [PartFiles(tmp_path).answers(number) for number in range(5)] == [0, 0, 0, 2, 0]
+
+
+@pytest.mark.parametrize("place", ["{folder}", "memory://{folder}"])
+def test_only_files_of_the_name_of_a_part_are_parts(tmp_path, place):
+    files, table = PartFiles(place.format(folder=tmp_path / "out")), pyarrow.table({"row": [1]})
+    assert files.paths() == []
+    for number in (3, 0, 100_000):
+        files.write(number, table)
+    system = fsspec.filesystem("memory" if "://" in place else "file", auto_mkdir=True)
+    for name in ("my-part-1.parquet", "part-1.parquet.part", "part-².parquet", "x/part-1.parquet"):
+        system.pipe_file(f"{files._folder}/{name}", b"")
+    names = [path.rpartition("/")[2] for path in files.paths()]
+    assert names == ["part-00000.parquet", "part-00003.parquet", "part-100000.parquet"]
