@@ -77,7 +77,7 @@ class ToolOrchestrator:
             FatalError: the rules are malformed.
         """
         loop = asyncio.get_running_loop()
-        call.status.permit = partial(self._consent.permit, loop, call.invocation)
+        call.status.permit = partial(self._consent.permit, loop, call)
         call.ended = self._ended
         if not self._take_settled(call):
             self._judge(call)
@@ -170,6 +170,8 @@ class ToolOrchestrator:
         if self._is_unchanged(call, fresh):
             return
         requirement = self._consent.requirement(fresh, call.invocation)
+        if not isinstance(requirement, NeedsApproval):
+            self._consent.record_unasked(call.invocation, fresh, requirement)
         if isinstance(requirement, Forbidden):
             raise RespondToModel(f"{_not_run(call)} {requirement.reason}")
         call.actions = fresh
@@ -194,7 +196,7 @@ class ToolOrchestrator:
         before = call.state
         call.move(CallState.ASKING)
         call.has_waited = True
-        answer = await self._consent.obtain(call.invocation, requirement)
+        answer = await self._consent.obtain(call.invocation, requirement, takes_edit=True)
         call.move(before)
         try:
             edited = edited_call(call.invocation.call, answer)

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from agent_magics.dispatch.consent.edits import as_offered
 from agent_magics.dispatch.consent.flood import QuestionLimit
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.mcp.elicitation.answers import sent_content
@@ -93,7 +94,7 @@ class ContextCallbacks:
             reason="an MCP server wants an answer of your model, at your cost",
         )
         answer = await self._limit.put(put)
-        if answer is None or not answer.decision.startswith("approve"):
+        if answer is None or not as_offered(answer).decision.startswith("approve"):
             return None
         return await turn.sample(request.system, request.messages, request.max_tokens)
 
