@@ -68,7 +68,7 @@ class ToolCallRuntime:
             None if hooks is None else hooks.before_call,
             orchestrator.judge,
             orchestrator.ask,
-            wait_for_place,
+            partial(wait_for_place, router),
             orchestrator.judge_again,
             orchestrator.attempt,
         )
@@ -186,10 +186,15 @@ def validate_arguments(call: CallInProgress) -> None:
     call.invocation = call.handler.prepare(call.call, call.context)
 
 
-def wait_for_place(call: CallInProgress) -> Awaitable[None] | None:
+def wait_for_place(router: ToolRouter, call: CallInProgress) -> Awaitable[None] | None:
     """Wait until the calls in front allow this one, then report that it runs."""
-    if call.place is not None and not call.place.is_admitted():
-        return _wait_and_begin(call, call.place.wait())
+    place = call.place
+    if place is not None:
+        # Hooks and the person may have changed the calls of a group.
+        if place.shared and not router.supports_parallel(call.invocation.call):
+            place.exclude()
+        if not place.is_admitted():
+            return _wait_and_begin(call, place.wait())
     _begin(call)
     return None
 

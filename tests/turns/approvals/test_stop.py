@@ -1,13 +1,14 @@
 """Stop, a hook's Abort and a FatalError end the turn, whatever the tool around a call catches."""
 
 import asyncio
+import threading
 
 import pytest
 
 from agent_magics import Abort, Call, FatalError, ToolContext, tool
-from agent_magics.protocol.events import QuestionResolved
+from agent_magics.protocol.events import QuestionResolved, ToolCallRunning
 from agent_magics.protocol.errors import AgentMagicsError, RespondToModel, TurnAbort
-from tests.support.turns import assert_valid, of_kind, scripted
+from tests.support.turns import assert_valid, happened, of_kind, scripted
 
 DONE: list[int] = []
 
@@ -216,6 +217,35 @@ def test_questions_that_are_open_beside_it_are_closed():
     assert_ended(result)
     decisions = [event.decision for event in of_kind(result, QuestionResolved)]
     assert decisions == ["abort", "closed", "closed"]
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_calls_beside_it_end_for_the_same_reason(step):
+    begun = threading.Event()
+
+    @tool(mutating=False, parallel=True)
+    async def stuck() -> None:
+        """Wait for ever."""
+        begun.set()
+        await asyncio.Event().wait()
+
+    @tool(mutating=False, parallel=True)
+    async def many(ctx: ToolContext) -> str:
+        """Take a step when the other call is under way, and wait for ever."""
+        await happened(begun)
+        await goes_on(ctx, step)
+        await asyncio.Event().wait()
+        return "all is well"
+
+    batch = Call("batch", {"calls": [{"tool": "stuck", "arguments": {}}]})
+    assert_ended(stopping(many, stuck, "batch", turn=[batch, Call("many")]))
+
+
+def test_no_call_that_waited_in_line_behind_it_begins():
+    line = [Call("many"), Call("look", {"n": 5})]
+    result = stopping(as_tool(goes_on, calls_what_is_asked_about), turn=line)
+    assert_ended(result)
+    assert [event.call_id for event in of_kind(result, ToolCallRunning)] == ["call_1"]
 
 
 @pytest.mark.parametrize("moment", ["before_tool", "after_tool"])
