@@ -400,7 +400,7 @@ class ToolContext:
 
         Raises:
             RespondToModel: a rule forbids it, or it was denied.
-            TurnAbort: the person ended the turn instead of answering; it ends, whoever catches this.
+            TurnAbort: the person ended the turn, which ends whoever catches this.
             CancelledError: something else has just ended it.
             ValueError: there is no such permission, or `patterns` is empty.
         """
@@ -422,7 +422,7 @@ class ToolContext:
 
         Raises:
             RespondToModel: the turn has ended, so that nobody would answer.
-            TurnAbort, FatalError: that call ends the turn; it ends, whoever catches this.
+            TurnAbort, FatalError: the call ends the turn, which ends whoever catches this.
             CancelledError: something else has just ended it.
         """
         with self._clock_stopped():

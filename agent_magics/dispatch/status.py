@@ -76,7 +76,7 @@ class TurnStop:
 
     def __init__(self) -> None:
         self.error: TurnAbort | FatalError | None = None
-        self._watched: list[asyncio.Task[Any] | None] = []
+        self._watched: list[asyncio.Task[Any]] = []
 
     async def watch(self, work: Coroutine[Any, Any, R]) -> R:
         """Await a nested call or a question of a tool; one that ends the turn cancels the others.
@@ -85,6 +85,7 @@ class TurnStop:
             CancelledError: another one has ended the turn.
         """
         task = asyncio.current_task()
+        assert task is not None  # whoever awaits this
         self._watched.append(task)
         try:
             if self.error is not None:  # no `except Exception` goes on after a second error
@@ -94,7 +95,7 @@ class TurnStop:
         except (TurnAbort, FatalError) as error:
             if self.error is None:
                 self.error = error
-                for other in {*self._watched} - {task, None}:
+                for other in {*self._watched} - {task}:
                     other.cancel()
             raise
         finally:

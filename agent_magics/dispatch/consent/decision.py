@@ -18,7 +18,6 @@ from agent_magics.approval.grants import ApprovalStore
 from agent_magics.approval.kinds import kind_of
 from agent_magics.approval.requirement import is_worth_recording, requirement_of
 from agent_magics.approval.rules import ProposedRule, RuleBook
-from agent_magics.dispatch.call import CallInProgress
 from agent_magics.dispatch.consent.edits import as_offered, editable_of, readable_payload
 from agent_magics.dispatch.consent.questions import requested_actions, scopes_of
 from agent_magics.dispatch.pool import POOL
@@ -173,16 +172,16 @@ class Consent:
     async def permit(
         self,
         loop: asyncio.AbstractEventLoop,
-        call: CallInProgress,
+        invocation: ToolInvocation,
         permission: str,
         patterns: Sequence[str],
         always: Sequence[str],
         metadata: Mapping[str, Json],
     ) -> None:
         """Answer `ToolContext.ask`, from whichever event loop it is called."""
-        invocation = call.invocation  # as it runs: hooks and the person may have changed it
         actions = requested_actions(invocation, permission, patterns, always)
-        asking = call.turn.stop.watch(self._permit_here(invocation, actions, metadata))
+        permitting = self._permit_here(invocation, actions, metadata)
+        asking = invocation.context.turn.stop.watch(permitting)
         if asyncio.get_running_loop() is loop:
             await asking
         else:

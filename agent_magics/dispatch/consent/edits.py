@@ -142,13 +142,11 @@ def edited_call(call: ToolCall, answer: Answer) -> ToolCall | None:
     return with_edited_text(call, answer.edited_text)
 
 
-def as_offered(
-    answer: Answer, scopes: Collection[str] = (), *, takes_edit: bool = False
-) -> Answer:
+def as_offered(answer: Answer, scopes: Collection[str] = (), *, takes_edit: bool = False) -> Answer:
     """Return an answer without what its question does not offer, whoever gave it.
 
-    An approval that holds too long holds for this call, one for the project for the session where
-    that is offered. An edit that nobody would apply is a denial: the call would run as it was.
+    A lasting approval that is not offered holds for this call; one for the project for the session,
+    where that is offered. An edit that nobody would apply is a denial: the call would run as it was.
     """
     decision = answer.decision
     if not decision.startswith("approve"):
@@ -157,5 +155,5 @@ def as_offered(
         return denied(answer.question_id, _NO_EDIT)
     if decision in ("approve", *scopes):
         return answer
-    session = {"approve_for_session"}.intersection(scopes if "project" in decision else ())
-    return replace(answer, decision=session.pop() if session else "approve")
+    is_longer = "project" in decision and "approve_for_session" in scopes
+    return replace(answer, decision="approve_for_session" if is_longer else "approve")

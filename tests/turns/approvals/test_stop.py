@@ -2,12 +2,13 @@
 
 import asyncio
 import threading
+from contextlib import suppress
 
 import pytest
 
 from agent_magics import Abort, Call, FatalError, ToolContext, tool
-from agent_magics.protocol.events import QuestionResolved, ToolCallRunning
 from agent_magics.protocol.errors import AgentMagicsError, RespondToModel, TurnAbort
+from agent_magics.protocol.events import QuestionResolved, ToolCallRunning
 from tests.support.turns import assert_valid, happened, of_kind, scripted
 
 DONE: list[int] = []
@@ -80,10 +81,8 @@ STEPS = [
 
 async def goes_on(ctx, step):
     for n in range(3):
-        try:
+        with suppress(Exception):
             await step(ctx, n)
-        except Exception:
-            pass
 
 
 async def catches_ours(ctx, step):
@@ -147,7 +146,10 @@ WAYS = [
 ]
 
 
-def stopping(*tools, answer=None, turn=Call("many"), **options):
+MANY = Call("many")
+
+
+def stopping(*tools, answer=None, turn=MANY):
     """Return the result of a turn whose first question is answered with Stop."""
     asked = []
 
@@ -162,7 +164,6 @@ def stopping(*tools, answer=None, turn=Call("many"), **options):
         approval="untrusted",
         hooks=[Guard()],
         on_question=answer or first_stop,
-        **options,
     )
     result = agent.run_sync("Go.")
     assert_valid(agent)
@@ -194,10 +195,8 @@ def test_so_it_does_two_calls_further_in(step):
     async def outer(ctx: ToolContext) -> str:
         """Call what calls."""
         for _ in range(2):
-            try:
+            with suppress(Exception):
                 await ctx.call("many", {})
-            except Exception:
-                pass
         return "all is well"
 
     result = stopping(as_tool(goes_on, step), outer, turn=Call("outer"))
@@ -292,7 +291,5 @@ def test_a_tool_that_lets_it_pass_cleans_up_in_peace():
 
 
 def test_a_denial_ends_nothing():
-    result = stopping(
-        as_tool(goes_on, calls_what_is_asked_about), answer=lambda question: "deny"
-    )
+    result = stopping(as_tool(goes_on, calls_what_is_asked_about), answer=lambda question: "deny")
     assert (result.status, result.text) == ("completed", "The model goes on.")

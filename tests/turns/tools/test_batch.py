@@ -290,7 +290,9 @@ ALONE = ["linger begins", "linger ends", "b begins", "b ends"]
 
 
 @pytest.mark.parametrize(
-    "written", [WRITING, json.dumps(WRITING), [json.dumps(WRITING[0])]], ids=["plain", "text", "texts"]
+    "written",
+    [WRITING, json.dumps(WRITING), [json.dumps(WRITING[0])]],
+    ids=["plain", "text", "texts"],
 )
 def test_a_batch_that_writes_runs_alone_however_it_is_written(written):
     CHANGED.set()
@@ -312,9 +314,10 @@ def test_a_batch_that_is_changed_to_one_that_writes_runs_alone(changed_by):
 
     class Hook:
         def before_tool(self, call):
-            if call.tool == "together":
-                CHANGED.set()
-                return {"calls": WRITING}
+            if call.tool != "together":
+                return None
+            CHANGED.set()
+            return {"calls": WRITING}
 
     def answer(question):
         CHANGED.set()
@@ -386,7 +389,9 @@ def test_a_call_that_ends_the_turn_lets_none_of_its_group_in():
         await happened(begun)
         return "abort"
 
-    made = calls(("stuck", {}), ("look", {"name": "a"}), ("look", {"name": "b"}), ("write", {"name": "c"}))
+    made = calls(
+        ("stuck", {}), ("look", {"name": "a"}), ("look", {"name": "b"}), ("write", {"name": "c"})
+    )
     for group in ("mine", "batch"):
         for _ in range(10):
             begun = threading.Event()
