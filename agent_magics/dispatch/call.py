@@ -38,6 +38,12 @@ class CallLock:
                 return
             place.admitted.set()
 
+    def _exclude(self, place: "QueuePlace") -> None:
+        if place.admitted.is_set():
+            self._queue.remove(place)
+            place.admitted.clear()
+            self._queue.insert(sum(each.admitted.is_set() for each in self._queue), place)
+
     def _leave(self, place: "QueuePlace") -> None:
         self._queue.remove(place)
         self._admit()
@@ -55,6 +61,11 @@ class QueuePlace:
         """Return whether the calls in front allow this one to run now."""
         self._lock._admit()
         return self.admitted.is_set()
+
+    def exclude(self) -> None:
+        """Make the place exclusive; one that was admitted goes behind the others that were."""
+        self.shared = False
+        self._lock._exclude(self)
 
     async def wait(self) -> None:
         """Wait until the place is admitted."""

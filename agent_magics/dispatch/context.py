@@ -14,7 +14,7 @@ from agent_magics.dispatch.catalog.offer import ToolOffer
 from agent_magics.dispatch.results.json_text import plain_object
 from agent_magics.dispatch.results.stored import HandleStore, is_handle
 from agent_magics.dispatch.results.values import plain_text
-from agent_magics.dispatch.status import CallStatus
+from agent_magics.dispatch.status import CallStatus, TurnStop
 from agent_magics.dispatch.turn import (
     AgentServers,
     ChangeTracker,
@@ -80,7 +80,7 @@ class TurnContext:
     """The data that all calls of one turn share.
 
     Nothing of it is replaced during the turn; what is collected meanwhile stands in `found`,
-    `uses`, `from_code`, `shares`, `question_limits`, `handles` and `extra`.
+    `uses`, `from_code`, `shares`, `question_limits`, `stop`, `handles` and `extra`.
 
     Attributes:
         emit: emits an event of the turn, stamped with its ids; thread-safe.
@@ -113,6 +113,7 @@ class TurnContext:
         found: names of tools that searches of this conversation found, in order.
         uses: how often each tool was called in this conversation.
         question_limits: limits of MCP servers' questions, by name.
+        stop: keeps the error by which a nested call ends the turn.
         extra: a dictionary in which tools keep data of their own for the length of the turn.
     """
 
@@ -146,6 +147,7 @@ class TurnContext:
     from_code: set[str] = field(default_factory=set)
     shares: dict[str, tuple[int, bool]] = field(default_factory=dict)
     question_limits: dict[str, QuestionGate] = field(default_factory=dict)
+    stop: TurnStop = field(default_factory=TurnStop)
     extra: dict[str, Any] = field(default_factory=dict)
 
 
@@ -398,7 +400,8 @@ class ToolContext:
 
         Raises:
             RespondToModel: a rule forbids it, or it was denied.
-            TurnAbort: the person ended the turn instead of answering.
+            TurnAbort: the person ended the turn, which ends whoever catches this.
+            CancelledError: something else has just ended it.
             ValueError: there is no such permission, or `patterns` is empty.
         """
         permit = self._status.permit
@@ -419,6 +422,8 @@ class ToolContext:
 
         Raises:
             RespondToModel: the turn has ended, so that nobody would answer.
+            TurnAbort, FatalError: the call ends the turn, which ends whoever catches this.
+            CancelledError: something else has just ended it.
         """
         with self._clock_stopped():
             return await self.turn.call(tool, arguments, self.call_id)

@@ -68,12 +68,13 @@ class ToolCallRuntime:
             None if hooks is None else hooks.before_call,
             orchestrator.judge,
             orchestrator.ask,
-            wait_for_place,
+            partial(wait_for_place, router),
             orchestrator.judge_again,
             orchestrator.attempt,
         )
         from_the_tool: tuple[Stage | None, ...] = (
             None if hooks is None else hooks.after_call,
+            end_turn,
             leave_place,
             None if redact is None else partial(redact_output, redact),
             fit_share,  # of what was redacted: half a key would be no key that is known
@@ -150,11 +151,14 @@ class ToolCallRuntime:
         if is_group:
             self._groups[call.call_id] = CallLock()
         try:
-            output = await self.dispatch(going)
+            await self.dispatch(going)
         except asyncio.CancelledError:
             # Work on another thread cannot be cancelled; it looks at `ctx.cancelled`.
             going.status.cancel()
-            raise
+            if self._turn.stop.error is None:
+                if call.parent_call_id in self._groups:  # which goes on without this call
+                    leave_place(going)
+                raise
         except (SystemExit, KeyboardInterrupt) as error:
             # Raised for instance by a person's `assess`: either would end the engine's loop.
             raise RuntimeError(f"{call.tool_name} raised {type(error).__name__}") from error
@@ -163,6 +167,8 @@ class ToolCallRuntime:
             self._of_model.discard(going)
             if is_group:
                 del self._groups[call.call_id]
+        end_turn(going)  # where a call beside this one has ended it, which was cancelled for that
+        output = going.output
         going.emit(
             ToolCallCompleted if output.success else ToolCallFailed,
             output=output.content,
@@ -180,12 +186,23 @@ def validate_arguments(call: CallInProgress) -> None:
     call.invocation = call.handler.prepare(call.call, call.context)
 
 
-def wait_for_place(call: CallInProgress) -> Awaitable[None] | None:
+def wait_for_place(router: ToolRouter, call: CallInProgress) -> Awaitable[None] | None:
     """Wait until the calls in front allow this one, then report that it runs."""
-    if call.place is not None and not call.place.is_admitted():
-        return _wait_and_begin(call, call.place.wait())
+    place = call.place
+    if place is not None:
+        # Hooks and the person may have changed the calls of a group.
+        if place.shared and not router.supports_parallel(call.invocation.call):
+            place.exclude()
+        if not place.is_admitted():
+            return _wait_and_begin(call, place.wait())
     _begin(call)
     return None
+
+
+def end_turn(call: CallInProgress) -> None:
+    """End the turn where a nested call has ended it, although its caller caught the error."""
+    if call.turn.stop.error is not None:
+        raise call.turn.stop.error
 
 
 def leave_place(call: CallInProgress) -> None:

@@ -1,14 +1,13 @@
 """Converts the items of a model's answer to tool calls, and finds the handler of each."""
 
 import difflib
-import json
 from collections.abc import Awaitable
 
 from agent_magics.dispatch.call import CallInProgress
 from agent_magics.dispatch.catalog.offer import SEARCH
 from agent_magics.dispatch.registry import ToolHandler, ToolRegistry
 from agent_magics.protocol.errors import RespondToModel
-from agent_magics.protocol.items import CallItem, CustomToolCall, FunctionCall
+from agent_magics.protocol.items import CallItem, CustomToolCall, FunctionCall, Json, json_object
 from agent_magics.protocol.tools import (
     CustomPayload,
     FunctionPayload,
@@ -50,13 +49,17 @@ class ToolRouter:
     def supports_parallel(self, call: ToolCall) -> bool:
         """Return whether `call` may run beside others; a group may if all of its calls may.
 
-        A call of an unknown name may: it only returns an error.
+        A call of an unknown name may: it only returns an error. A group may not where its calls
+        are no list of objects: what is written otherwise is read by the more patient binder alone.
         """
         if call.tool_name not in self.registry.groups:
             return self._is_parallel(call.tool_name)
-        return all(map(self._is_parallel, _names_in(call)))
+        calls = (json_object(getattr(call.payload, "arguments", "")) or {}).get("calls")
+        return isinstance(calls, list) and all(map(self._is_parallel, map(_name_in, calls)))
 
-    def _is_parallel(self, name: str) -> bool:
+    def _is_parallel(self, name: object) -> bool:
+        if not isinstance(name, str):
+            return False
         handler = self.registry.handler(name)
         if handler is None:  # unknown for a tool that may still be added
             return not self.registry.may_come(name)
@@ -101,10 +104,6 @@ class ToolRouter:
         return f"There is no tool named {name!r}.{hint} Available tools: {there}."
 
 
-def _names_in(call: ToolCall) -> list[str]:
-    """Return the names of the tools that a group call contains, as far as it can be parsed."""
-    try:
-        calls = json.loads(getattr(call.payload, "arguments", "")).get("calls")
-        return [str(each.get("tool")) for each in calls]
-    except (ValueError, RecursionError, AttributeError, TypeError):
-        return []  # a call that cannot be parsed is not run
+def _name_in(call: Json) -> Json:
+    """Return the tool's name in one call of a group; None where it is written in another way."""
+    return call.get("tool") if isinstance(call, dict) else None

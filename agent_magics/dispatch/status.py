@@ -1,11 +1,15 @@
-"""Defines the decisions about a call: the stages make them, and its tool may read them."""
+"""Defines the decisions about a call, which its tool may read, and the error that ends its turn."""
 
+import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
 
+from agent_magics.protocol.errors import FatalError, TurnAbort
 from agent_magics.time_limit import TimeLimit
+
+R = TypeVar("R")
 
 # Progress updates of one call that are all sent; of more, one in so many seconds. Each is drawn and
 # recorded, and a generator or a server may make thousands in a second, without end.
@@ -59,3 +63,40 @@ class CallStatus:
         self.is_cancelled = True
         if self.cancelled is not None:
             self.cancelled.set()
+
+
+class TurnStop:
+    """Keeps the error that ends a turn, since code around a nested call may catch it.
+
+    Used on the engine's loop.
+
+    Attributes:
+        error: the first such error; None while the turn goes on.
+    """
+
+    def __init__(self) -> None:
+        self.error: TurnAbort | FatalError | None = None
+        self._watched: list[asyncio.Task[Any]] = []
+
+    async def watch(self, work: Coroutine[Any, Any, R]) -> R:
+        """Await a nested call or a question of a tool; one that ends the turn cancels the others.
+
+        Raises:
+            CancelledError: another one has ended the turn.
+        """
+        task = asyncio.current_task()
+        assert task is not None  # whoever awaits this
+        self._watched.append(task)
+        try:
+            if self.error is not None:  # no `except Exception` goes on after a second error
+                work.close()
+                raise asyncio.CancelledError
+            return await work
+        except (TurnAbort, FatalError) as error:
+            if self.error is None:
+                self.error = error
+                for other in {*self._watched} - {task}:
+                    other.cancel()
+            raise
+        finally:
+            self._watched.remove(task)

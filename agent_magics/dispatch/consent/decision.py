@@ -18,14 +18,14 @@ from agent_magics.approval.grants import ApprovalStore
 from agent_magics.approval.kinds import kind_of
 from agent_magics.approval.requirement import is_worth_recording, requirement_of
 from agent_magics.approval.rules import ProposedRule, RuleBook
-from agent_magics.dispatch.consent.edits import editable_of, readable_payload
+from agent_magics.dispatch.consent.edits import as_offered, editable_of, readable_payload
 from agent_magics.dispatch.consent.questions import requested_actions, scopes_of
 from agent_magics.dispatch.pool import POOL
 from agent_magics.dispatch.registry import ToolInvocation
 from agent_magics.protocol.errors import FatalError, RespondToModel, TurnAbort, short_message
 from agent_magics.protocol.events import ApprovalDecided, ApprovalRequested, Warned
 from agent_magics.protocol.items import Json
-from agent_magics.protocol.ops import Answer
+from agent_magics.protocol.ops import Answer, denied
 from agent_magics.text.brief import brief
 
 # Questions that are open at the same time; a page with a thousand of them cannot be used.
@@ -78,7 +78,12 @@ class Consent:
     # -- asking -----------------------------------------------------------------------------------
 
     async def obtain(
-        self, invocation: ToolInvocation, requirement: NeedsApproval, *, otherwise: str = ""
+        self,
+        invocation: ToolInvocation,
+        requirement: NeedsApproval,
+        *,
+        otherwise: str = "",
+        takes_edit: bool = False,
     ) -> Answer:
         """Ask for approval and return the approving answer.
 
@@ -87,12 +92,13 @@ class Consent:
             requirement: the approval that is required.
             otherwise: the beginning of the message to the model on a denial, before the person's
                 feedback; "" stands for a message that the call was not run.
+            takes_edit: whether the caller applies the person's edit of the call.
 
         Raises:
             RespondToModel: it was denied.
             TurnAbort: the person ended the turn instead.
         """
-        answer = await self._put(invocation, requirement)
+        answer = await self._put(invocation, requirement, takes_edit)
         self._record_answer(invocation, requirement, answer)
         if answer.decision == "abort":
             raise TurnAbort(f"stopped at the question about {invocation.call.tool_name}")
@@ -103,17 +109,19 @@ class Consent:
         self._store.denied_in_a_row = 0
         return answer
 
-    async def _put(self, invocation: ToolInvocation, requirement: NeedsApproval) -> Answer:
+    async def _put(
+        self, invocation: ToolInvocation, requirement: NeedsApproval, takes_edit: bool
+    ) -> Answer:
         """Ask the question once fewer than the maximal number are open."""
         scopes = scopes_of(requirement, self._growing, self._store.asker)
         async with self._open:
             if self._store.denied_in_a_row >= MOST_DENIED:
-                raise RespondToModel(
-                    f"{invocation.call.tool_name} was not run: {MOST_DENIED} questions in a row "
-                    "were denied, so no more are asked in this turn. Say what you need, and why."
+                return denied(
+                    reason=f"{MOST_DENIED} questions in a row were denied, so no more are asked in "
+                    "this turn. Say what you need, and why."
                 )
             shown = await _shown_of(requirement.actions)
-            return await invocation.context.turn.ask(
+            answer = await invocation.context.turn.ask(
                 ApprovalRequested,
                 call_id=invocation.call.call_id,
                 tool=invocation.call.tool_name,
@@ -122,9 +130,10 @@ class Consent:
                 reason=requirement.reason,
                 scopes=tuple(scopes),
                 covers=scopes,
-                editable=editable_of(invocation.call),
+                editable=editable_of(invocation.call) if takes_edit else "",
                 dangerous=requirement.is_dangerous,
             )
+        return as_offered(answer, scopes, takes_edit=takes_edit)
 
     @property
     def _growing(self) -> RuleBook | None:
@@ -171,7 +180,8 @@ class Consent:
     ) -> None:
         """Answer `ToolContext.ask`, from whichever event loop it is called."""
         actions = requested_actions(invocation, permission, patterns, always)
-        asking = self._permit_here(invocation, actions, metadata)
+        permitting = self._permit_here(invocation, actions, metadata)
+        asking = invocation.context.turn.stop.watch(permitting)
         if asyncio.get_running_loop() is loop:
             await asking
         else:

@@ -2,11 +2,12 @@
 
 import json
 import shlex
+from collections.abc import Collection
 from dataclasses import replace
 
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import Json, json_object
-from agent_magics.protocol.ops import Answer
+from agent_magics.protocol.ops import Answer, denied
 from agent_magics.protocol.tools import (
     CustomPayload,
     FunctionPayload,
@@ -18,6 +19,8 @@ from agent_magics.protocol.tools import (
 
 # The argument that is what a call is about, where it is text (or the words of a command).
 _MAIN_ARGUMENTS = ("command", "cmd", "code")
+
+_NO_EDIT = "the call cannot be changed at this question. Approve it as it is, or deny it."
 
 # The most characters that a person may edit by hand.
 MOST_EDITABLE = 20_000
@@ -137,3 +140,20 @@ def edited_call(call: ToolCall, answer: Answer) -> ToolCall | None:
     if answer.edited_text is None or answer.edited_text == editable_text(call.payload):
         return None
     return with_edited_text(call, answer.edited_text)
+
+
+def as_offered(answer: Answer, scopes: Collection[str] = (), *, takes_edit: bool = False) -> Answer:
+    """Return an answer without what its question does not offer, whoever gave it.
+
+    A lasting approval that is not offered holds for this call; one for the project for the session,
+    where that is offered. An edit that nobody would apply is a denial: the call would run as it was.
+    """
+    decision = answer.decision
+    if not decision.startswith("approve"):
+        return answer
+    if not takes_edit and (answer.edited_text or answer.edited_arguments is not None):
+        return denied(answer.question_id, _NO_EDIT)
+    if decision in ("approve", *scopes):
+        return answer
+    is_longer = "project" in decision and "approve_for_session" in scopes
+    return replace(answer, decision="approve_for_session" if is_longer else "approve")

@@ -8,7 +8,6 @@ about once more.
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from agent_magics.approval.actions import Action, ActionKind, Forbidden, NeedsApproval, Skip
@@ -77,7 +76,8 @@ class ToolOrchestrator:
             FatalError: the rules are malformed.
         """
         loop = asyncio.get_running_loop()
-        call.status.permit = partial(self._consent.permit, loop, call.invocation)
+        # About the call as it is when its tool asks: hooks and the person may change it until then.
+        call.status.permit = lambda *asked: self._consent.permit(loop, call.invocation, *asked)
         call.ended = self._ended
         if not self._take_settled(call):
             self._judge(call)
@@ -170,6 +170,8 @@ class ToolOrchestrator:
         if self._is_unchanged(call, fresh):
             return
         requirement = self._consent.requirement(fresh, call.invocation)
+        if not isinstance(requirement, NeedsApproval):
+            self._consent.record_unasked(call.invocation, fresh, requirement)
         if isinstance(requirement, Forbidden):
             raise RespondToModel(f"{_not_run(call)} {requirement.reason}")
         call.actions = fresh
@@ -177,8 +179,14 @@ class ToolOrchestrator:
             call.asked, call.bypass = False, requirement.bypass_sandbox
             return
         await self._ask(call, replace(requirement, reason=f"{_CHANGED}; {requirement.reason}"))
-        if not self._is_unchanged(call, call.handler.assess(call.invocation)):
-            raise RespondToModel(_not_run(call))
+        self._refuse_changed(call)
+
+    def _refuse_changed(self, call: CallInProgress, said: str = "") -> None:
+        """Refuse a call that has changed once more, with what was `said` of it before."""
+        fresh = call.handler.assess(call.invocation)
+        if not self._is_unchanged(call, fresh):
+            self._consent.record_unasked(call.invocation, fresh, Forbidden(_not_run(call)))
+            raise RespondToModel(f"{said}{_not_run(call)}")
 
     def _is_unchanged(self, call: CallInProgress, fresh: Sequence[Action]) -> bool:
         """Return whether `fresh` equals the judged actions: exactly, where they were approved."""
@@ -194,7 +202,7 @@ class ToolOrchestrator:
         before = call.state
         call.move(CallState.ASKING)
         call.has_waited = True
-        answer = await self._consent.obtain(call.invocation, requirement)
+        answer = await self._consent.obtain(call.invocation, requirement, takes_edit=True)
         call.move(before)
         try:
             edited = edited_call(call.invocation.call, answer)
@@ -260,8 +268,7 @@ class ToolOrchestrator:
         if isinstance(requirement, Forbidden):
             raise RespondToModel(f"{full_message(denied)}\n{requirement.reason}")
         call.asked = True
-        if not self._is_unchanged(call, call.handler.assess(invocation)):
-            raise RespondToModel(f"{full_message(denied)}\n{_not_run(call)}")
+        self._refuse_changed(call, f"{full_message(denied)}\n")
         call.status.bypass_sandbox, call.status.read_only = True, False
         output = await run_tool(call)
         return _with_note(output, "The sandbox refused this, and it was repeated outside of it.")

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable
 
 from agent_magics.dispatch.call import CallInProgress
-from agent_magics.dispatch.consent.edits import readable_payload
+from agent_magics.dispatch.consent.edits import as_offered, readable_payload
 from agent_magics.engine.repetition.detector import RepetitionDetector
 from agent_magics.protocol.config import ApprovalPolicy
 from agent_magics.protocol.errors import RespondToModel, TurnAbort, clause
@@ -39,8 +39,9 @@ class RepetitionApproval:
             raise TurnAbort(f"stopped by the person, for {reason}")
         if not answer.decision.startswith("approve"):
             self._guard.denied = True
-            feedback = clause(answer.feedback)
-            reply = _NOBODY if answer.by == "policy" else feedback
+            reply = clause(answer.feedback)
+            if answer.by == "policy":  # whose further sentences are about single calls
+                reply = reply.partition(". ")[0] or _NOBODY
             why = f" ({reply})" if reply else ""
             raise RespondToModel(_DENIED.format(reason=reason, why=why))
         self._guard.forget()
@@ -50,7 +51,7 @@ class RepetitionApproval:
         if call.turn.config.approval is ApprovalPolicy.NEVER:
             answer = denied()
         else:
-            answer = await call.turn.ask(
+            asking = call.turn.ask(
                 ApprovalRequested,
                 call_id=call.call.call_id,
                 tool=name,
@@ -58,6 +59,7 @@ class RepetitionApproval:
                 arguments=readable_payload(call.call.payload),
                 reason=f"{reason}. Let it go on?",
             )
+            answer = as_offered(await asking)
         call.turn.emit(
             ApprovalDecided,
             call_id=call.call.call_id,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.errors import RespondToModel, short_message
 from agent_magics.text.brief import brief
 
 ColumnType = Literal["string", "integer", "number", "boolean", "date", "datetime"]
@@ -84,8 +84,15 @@ class FrameForm:
         for number, column in enumerate(table.columns):
             values = [row[number] for row in table.rows]
             problems += _type_errors(values, number, column)
-            if not problems:
+            if problems:
+                continue
+            try:
                 series[column.name] = series_of(column.type, values)
+            except ValueError as error:  # of times: years far apart, beside nanoseconds
+                problems.append(
+                    f"columns[{number}] ({column.name}): expected times that fit into one column, "
+                    f"got {short_message(error).partition('. ')[0]}"
+                )
         if problems:
             raise RespondToModel(_listed(problems))
         return pd.DataFrame(series, index=pd.RangeIndex(len(table.rows)))
@@ -139,7 +146,7 @@ def _is_number(value: object) -> bool:
 def _is_date(value: object) -> bool:
     import pandas as pd  # noqa: PLC0415 - heavy, and the caller has it
 
-    if not isinstance(value, str):
+    if not isinstance(value, str) or not value.lstrip()[:1].isdigit():  # such as "now"
         return False
     try:
         return pd.to_datetime(value, format="ISO8601") is not pd.NaT

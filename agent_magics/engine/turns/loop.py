@@ -184,7 +184,8 @@ class Turn:
         self._nested += 1
         call_id = f"{parent_call_id}.{self._nested}"
         payload = FunctionPayload(json.dumps(arguments, default=str))
-        output = await self.run_call(ToolCall(name, call_id, payload, parent_call_id))
+        call = ToolCall(name, call_id, payload, parent_call_id)
+        output = await self.context.stop.watch(self.run_call(call))
         self._loops.answered_to_code(name, payload.arguments, output.content)
         return output
 

@@ -2,9 +2,11 @@
 
 from functools import partial
 
+from agent_magics.dispatch.consent.edits import as_offered
 from agent_magics.dispatch.consent.flood import QuestionLimit
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.mcp.elicitation.answers import sent_content
+from agent_magics.protocol.errors import TurnAbort
 from agent_magics.protocol.events import ApprovalRequested, ElicitationRequested, Warned
 from agent_magics.protocol.mcp import Elicitation, ElicitationAnswer, Sampling
 from agent_magics.protocol.ops import Answer
@@ -93,7 +95,9 @@ class ContextCallbacks:
             reason="an MCP server wants an answer of your model, at your cost",
         )
         answer = await self._limit.put(put)
-        if answer is None or not answer.decision.startswith("approve"):
+        if answer is not None and answer.decision == "abort":  # at the end of this call
+            turn.stop.error = TurnAbort(f"stopped at a question of the MCP server {self._server}")
+        if answer is None or not as_offered(answer).decision.startswith("approve"):
             return None
         return await turn.sample(request.system, request.messages, request.max_tokens)
 

@@ -8,7 +8,12 @@ import pytest
 
 from agent_magics import Agent, Call, tool
 from agent_magics.approval.actions import Action, ActionKind
-from agent_magics.protocol.events import ApprovalRequested, QuestionResolved, ToolCallRunning
+from agent_magics.protocol.events import (
+    ApprovalDecided,
+    ApprovalRequested,
+    QuestionResolved,
+    ToolCallRunning,
+)
 from agent_magics.protocol.ops import Answer
 from tests.support.turns import assert_valid, of_kind, outputs, scripted
 
@@ -538,6 +543,8 @@ def test_what_changes_at_every_question_is_not_run(tmp_path):
     assert len(asked) == 2
     assert "Call again, so that it is checked anew" in result.calls[0].output
     assert not (tmp_path / "out").exists()
+    decided = [event.decision for event in of_kind(result, ApprovalDecided)]
+    assert decided == ["approve", "approve", "refuse"]
 
 
 @pytest.mark.parametrize("call", [READING, Call("read_file", {"path": "data/config"})])

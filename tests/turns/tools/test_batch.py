@@ -1,7 +1,10 @@
 """``batch``: several calls in one, each with the checks, places and events of a single call."""
 
+import asyncio
+import json
 import re
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -15,7 +18,7 @@ from agent_magics.protocol.events import (
     ToolCallPending,
 )
 from agent_magics.protocol.items import InputImage, InputText
-from tests.support.turns import PATIENCE, of_kind, scripted
+from tests.support.turns import PATIENCE, happened, of_kind, scripted
 
 ORDER: list[str] = []
 
@@ -263,3 +266,141 @@ def test_a_batch_from_inside_another_call_waits_for_nobody():
     agent = scripted(Call("outer"), "Done.", tools=[calling, "batch", write])
     result = agent.run_sync("Go.")
     assert result.calls[-1].output.startswith("2 of 2 calls succeeded.")
+
+
+# -- places ----------------------------------------------------------------------------------------
+
+
+CHANGED = threading.Event()
+
+
+@tool(parallel=True, mutating=False)
+async def linger() -> str:
+    """Be slow."""
+    ORDER.append("linger begins")
+    await happened(CHANGED)
+    for _ in range(2_000):  # for those that would not wait
+        await asyncio.sleep(0)
+    ORDER.append("linger ends")
+    return "slow"
+
+
+WRITING = [{"tool": "write", "arguments": {"name": "b"}}]
+ALONE = ["linger begins", "linger ends", "b begins", "b ends"]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [WRITING, json.dumps(WRITING), [json.dumps(WRITING[0])]],
+    ids=["plain", "text", "texts"],
+)
+def test_a_batch_that_writes_runs_alone_however_it_is_written(written):
+    CHANGED.set()
+    agent = scripted(
+        [Call("linger"), Call("batch", {"calls": written})], "Done.", tools=["batch", linger, write]
+    )
+    agent.run_sync("Go.")
+    assert ORDER == ALONE
+
+
+@pytest.mark.parametrize("changed_by", ["hook", "person"])
+def test_a_batch_that_is_changed_to_one_that_writes_runs_alone(changed_by):
+    @tool(group=True)
+    async def together(calls: list[dict], ctx: ToolContext) -> str:
+        """Make calls."""
+        return (await ctx.call(calls[0]["tool"], calls[0]["arguments"])).text
+
+    CHANGED.clear()
+
+    class Hook:
+        def before_tool(self, call):
+            if call.tool != "together":
+                return None
+            CHANGED.set()
+            return {"calls": WRITING}
+
+    def answer(question):
+        CHANGED.set()
+        edited = {"calls": WRITING} if question.tool == "together" else None
+        return SimpleNamespace(decision="approve", edited_arguments=edited)
+
+    agent = scripted(
+        [Call("linger"), Call("together", calls(("echo", {"text": "a"})))],
+        "Done.",
+        tools=[together, linger, write, echo],
+        hooks=[Hook()] if changed_by == "hook" else [],
+        approval="never" if changed_by == "hook" else "untrusted",
+        on_question=answer,
+    )
+    agent.run_sync("Go.")
+    assert ORDER == ALONE
+
+
+def group_of(begun):
+    """Return a tool that gives up its first call once that runs, and one that never ends."""
+
+    @tool(mutating=False)
+    async def stuck() -> None:
+        """Wait for ever."""
+        begun.set()
+        await asyncio.Event().wait()
+
+    @tool(mutating=False, group=True)
+    async def mine(calls: list[dict], ctx: ToolContext) -> str:
+        """Make calls, and wait for the last one alone."""
+        running = [asyncio.ensure_future(ctx.call(c["tool"], c["arguments"])) for c in calls]
+        await happened(begun)
+        for each in reversed(running[:-1]):
+            each.cancel()
+        return (await running[-1]).text
+
+    return stuck, mine
+
+
+def test_a_call_that_its_group_gives_up_lets_the_next_one_in():
+    begun = threading.Event()
+    stuck, mine = group_of(begun)
+    agent = scripted(tools=[stuck, mine, write])
+    waiting, last = ("write", {"name": "a"}), ("write", {"name": "b"})
+    assert agent.call_sync("mine", calls(("stuck", {}), waiting, last)).text == "wrote b"
+    assert ORDER == ["b begins", "b ends"]
+
+
+def test_a_call_that_ends_the_turn_lets_none_of_its_group_in():
+    @tool(mutating=False)
+    async def stuck() -> None:
+        """Wait for ever."""
+        begun.set()
+        await asyncio.Event().wait()
+
+    @tool(mutating=False)
+    def look(name: str) -> str:
+        """Look, one at a time."""
+        ORDER.append(name)
+        return name
+
+    @tool(mutating=False, group=True)
+    async def mine(calls: list[dict], ctx: ToolContext) -> str:
+        """Make calls, whatever they raise."""
+        running = [ctx.call(c["tool"], c["arguments"]) for c in calls]
+        return str(await asyncio.gather(*running, return_exceptions=True))
+
+    async def stop(question):
+        await happened(begun)
+        return "abort"
+
+    made = calls(
+        ("stuck", {}), ("look", {"name": "a"}), ("look", {"name": "b"}), ("write", {"name": "c"})
+    )
+    for group in ("mine", "batch"):
+        for _ in range(10):
+            begun = threading.Event()
+            agent = scripted(
+                Call(group, made),
+                "The model goes on.",
+                tools=[stuck, look, write, mine, "batch"],
+                approval="untrusted",
+                on_question=stop,
+            )
+            assert agent.run_sync("Go.").status == "aborted"
+    assert ORDER == []

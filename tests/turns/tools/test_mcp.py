@@ -5,6 +5,7 @@ import json
 import os
 import threading
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -378,8 +379,11 @@ def test_our_model_answers_a_server_only_where_it_may_and_the_person_says_yes(wo
     assert asked.seen[0].scopes == (), "it is asked each time"
     assert result.text == "Done."
     assert_valid(world.agent)
-    refused = world.play(think, "Done.", features=features, on_question=answers("deny"))
-    assert refused.calls[0].output.startswith("refused")
+    for answer in ("deny", SimpleNamespace(decision="approve", edited_text="What is 3 + 3?")):
+        refused = world.play(think, "Done.", features=features, on_question=answers(answer))
+        assert refused.calls[0].output.startswith("refused")
+    stopped = world.play(think, "Done.", features=features, on_question=answers("abort"))
+    assert (stopped.status, stopped.text) == ("aborted", "")
 
 
 def test_a_call_that_is_cancelled_is_told_to_the_server_and_the_next_one_works(world):

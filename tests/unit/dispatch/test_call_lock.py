@@ -45,6 +45,43 @@ def test_whoever_comes_late_to_its_place_nobody_overtakes_and_exclusive_is_alone
             assert sorted(entered[:at]) == list(range(number))
 
 
+@settings(deadline=None, max_examples=60)
+@given(
+    kinds=st.lists(st.sampled_from(["shared", "alone", "alone at last"]), min_size=1, max_size=8),
+    waits=st.lists(st.integers(0, 3), min_size=8, max_size=8),
+    works=st.lists(st.integers(0, 3), min_size=8, max_size=8),
+)
+def test_a_place_that_becomes_exclusive_while_it_waits_is_alone_too(kinds, waits, works):
+    """Its call was changed meanwhile, by a hook or the person."""
+    lock, inside, entered = CallLock(), set(), []
+
+    async def call(number, place):
+        for _ in range(waits[number]):
+            await asyncio.sleep(0)
+        place.is_admitted()  # as another place may ask: all in front are admitted then
+        if kinds[number] == "alone at last":
+            place.exclude()
+        await place.wait()
+        inside.add(number)
+        entered.append(number)
+        assert len(inside) == 1 or {kinds[each] for each in inside} == {"shared"}
+        for _ in range(works[number]):
+            await asyncio.sleep(0)
+        inside.remove(number)
+        place.leave()
+
+    async def main():
+        places = [lock.take_place(shared=kind != "alone") for kind in kinds]
+        async with asyncio.timeout(20):
+            await asyncio.gather(*(call(n, place) for n, place in enumerate(places)))
+
+    asyncio.run(main())
+    assert sorted(entered) == list(range(len(kinds)))
+    for number, kind in enumerate(kinds):
+        if kind == "alone":
+            assert sorted(entered[: entered.index(number)]) == list(range(number))
+
+
 def test_a_place_given_up_unused_lets_the_next_in():
     async def main():
         lock = CallLock()

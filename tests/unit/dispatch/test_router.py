@@ -1,11 +1,15 @@
 """Calls are understood, looked up, and answered; what does not fit is told."""
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agent_magics.approval.grants import ApprovalStore
+from agent_magics.dispatch.arguments.decoding import ArgumentBinder
 from agent_magics.dispatch.call import CallInProgress
 from agent_magics.dispatch.context import TurnContext
 from agent_magics.dispatch.handlers.function import FunctionToolHandler
@@ -24,6 +28,7 @@ from agent_magics.protocol.tools import (
     McpPayload,
     ToolCall,
 )
+from agent_magics.tools.batching import BatchCall
 
 
 @tool(inline=True, parallel=True)
@@ -175,3 +180,50 @@ def test_a_name_can_be_offered_and_registered_once():
     assert not specs[0].supports_parallel_tool_calls
     assert registry.names == ("read_file",)
     assert registry.handler("other") is None
+
+
+# -- groups --------------------------------------------------------------------------------------
+
+
+@tool(group=True)
+def group(calls: list[BatchCall]) -> str:
+    """Make calls."""
+    return ""
+
+
+def written(value, at, depth=0):
+    """Return a value with some of its parts as JSON text, as models write them."""
+    if isinstance(value, dict):
+        value = {key: written(each, at, depth + 1) for key, each in value.items()}
+    elif isinstance(value, list):
+        value = [written(each, at, depth + 1) for each in value]
+    return json.dumps(value) if depth in at and isinstance(value, dict | list) else value
+
+
+@given(
+    names=st.lists(st.sampled_from(["read_file", "apply_patch", "unknown"]), max_size=3),
+    at=st.sets(st.integers(1, 3)),
+    twice=st.booleans(),
+)
+def test_a_group_shares_its_place_only_where_all_calls_that_it_makes_may(names, at, twice):
+    router = make_router(read_file, apply_patch, group)
+    made = {"calls": [{"tool": name, "arguments": {}} for name in names]}
+    text = json.dumps(written(made, at))
+    if twice:  # the last of two with the same name holds
+        text = text.replace('"tool": ', '"tool": "read_file", "tool": ')
+    call = function_call("group", text)
+    try:
+        _, bound = ArgumentBinder(group).bind_json(text)
+    except RespondToModel:
+        return
+    made = [each.tool for each in bound["calls"]]
+    is_shared = router.supports_parallel(call)
+    assert not (is_shared and "apply_patch" in made)
+    assert at or is_shared == ("apply_patch" not in names)
+
+
+@pytest.mark.parametrize("calls", ["null", "5", '"x"', "[5]", "[null]", '[{"tool": 5}]', "[{}]"])
+def test_a_group_that_is_written_otherwise_runs_alone(calls):
+    router = make_router(read_file, apply_patch, group)
+    assert not router.supports_parallel(function_call("group", f'{{"calls": {calls}}}'))
+    assert not router.supports_parallel(function_call("group", calls))

@@ -4,6 +4,8 @@ import json
 
 import pandas as pd
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from agent_magics.engine.results.frames import is_frame_type
 from agent_magics.engine.results.structured import OutputType
@@ -78,6 +80,8 @@ def test_an_integer_of_any_length_is_read_or_named(kind, digits):
         ("date", "soon", "a date such as"),
         ("date", 20240301, "a date such as"),
         ("datetime", "2024-13-01", "a date and time such as"),
+        *(("date", word, "a date such as") for word in ("now", "today", "NaT", "nan", "", " ")),
+        *(("datetime", word, "a date and time such as") for word in ("now", "today", "-2024")),
     ],
 )
 def test_a_value_that_is_not_of_its_columns_type_is_named(kind, value, expected):
@@ -87,6 +91,37 @@ def test_a_value_that_is_not_of_its_columns_type_is_named(kind, value, expected)
         f"rows[1][0] (col): expected {refusal.value.args[0].partition('expected ')[2]}"
     )
     assert f"expected {expected}" in str(refusal.value)
+
+
+ZONES = st.sampled_from(["", "Z", "+14:00", "-12:00"])
+TIMES = st.builds(
+    "{}{}{}".format, st.datetimes().map(str), st.sampled_from(["", "9", "999"]), ZONES
+)
+
+
+@settings(deadline=None)
+@given(st.lists(TIMES | st.dates().map(str), min_size=1, max_size=4))
+@example(["0001-01-01", "2024-01-01T00:00:00.123456789"])
+@example(["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00"])
+def test_times_are_read_or_named(times):
+    """A column of nanoseconds holds 584 years, and zones that differ are told in UTC."""
+    try:
+        frame = read([[time] for time in times], types=["datetime"], names=["col"])
+    except RespondToModel as refusal:
+        assert len(str(refusal)) < 400  # noqa: PT017 - or they are read
+        assert "(col): expected" in str(refusal)  # noqa: PT017
+    else:
+        assert kinds(frame.assign(**{"and": frame["col"]})) == ["datetime64"]
+        assert not frame["col"].isna().any()
+
+
+def test_what_one_column_cannot_hold_is_told():
+    with pytest.raises(RespondToModel) as refusal:
+        read([["0001-01-01"], ["2024-01-01T00:00:00.000000001"]], types=["datetime"], names=["col"])
+    assert str(refusal.value) == (
+        "columns[0] (col): expected times that fit into one column, "
+        "got Out of bounds nanosecond timestamp: 0001-01-01"
+    )
 
 
 def test_all_problems_are_told_at_once():
