@@ -230,6 +230,11 @@ class ToolContext:
         return self._status.reads
 
     @property
+    def origin(self) -> tuple[tuple[str, ...], list[str] | None]:
+        """What `HandleStore.keep` is told of the call: its `reads`, and where held results go."""
+        return self._status.reads, self._status.held
+
+    @property
     def writes(self) -> tuple[str, ...]:
         """The further paths that the call asks to write, as they were judged."""
         return self._status.writes

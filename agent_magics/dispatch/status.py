@@ -28,6 +28,8 @@ class CallStatus:
         reads: the files that the call names to read them, as absolute paths without symlinks.
         writes: the further paths that the call asks to write, as they were judged: absolute,
             without symlinks, never resolved again.
+        held: names of stored results of its output, which nobody reads before hooks have let that
+            pass; None where no hook sees outputs.
         updates: how many updates of its progress were sent, the last one at `updated`.
     """
 
@@ -42,6 +44,7 @@ class CallStatus:
     cancelled: threading.Event | None = None
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
+    held: list[str] | None = None
     updates = 0
     updated = 0.0
 

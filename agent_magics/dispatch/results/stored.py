@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from agent_magics.dispatch.results.sources import StoredText, TextSource, Value
 from agent_magics.dispatch.results.values import describe_value, estimate_size, format_size
@@ -30,7 +30,7 @@ _MOST_NAMED = 10
 
 
 @dataclass(slots=True)
-class _StoredResult:
+class StoredResult:
     """One stored result.
 
     Attributes:
@@ -40,6 +40,8 @@ class _StoredResult:
         bytes: the file's size.
         gone: what it was, where it was kept in a kernel that has ended.
         reads: the files that the call read, as absolute paths.
+        hooks: what the hooks say of the output that it belongs to: "" where they let it pass,
+            "waiting" before they have, or "withheld".
     """
 
     source: TextSource | None
@@ -48,6 +50,7 @@ class _StoredResult:
     bytes: int = 0
     reads: tuple[str, ...] = ()
     gone: str = ""
+    hooks: Literal["", "waiting", "withheld"] = ""
 
 
 def is_handle(path: str) -> bool:
@@ -69,7 +72,8 @@ class HandleStore:
             system's folder for temporary files.
 
     Attributes:
-        on_keep: called with each result that gets a name.
+        on_keep: called with each result that gets a name, once hooks have let it pass; with one
+            that they withhold, too, which has no source then.
         is_forbidden: returns whether a rule now forbids reading a file: results that contain it are
             then withheld, too.
     """
@@ -84,41 +88,66 @@ class HandleStore:
         self._disk_limit = disk_limit
         self._parent = parent
         self.is_forbidden: Callable[[str], bool] = lambda path: False
-        self.on_keep: Callable[[str, TextSource], None] = lambda name, source: None
-        self._entries: dict[str, _StoredResult] = {}
+        self.on_keep: Callable[[str, StoredResult], None] = lambda name, entry: None
+        self._entries: dict[str, StoredResult] = {}
+        self._last = 0  # the number of the last name
         self._names_by_id: dict[int, str] = {}
         self._let_go: list[str] = []
         self._folder: Path | None = None
         self._remove_folder: weakref.finalize[[Path, int], HandleStore] | None = None
         self._lock = threading.Lock()
 
-    def keep(self, text: str | TextSource, reads: tuple[str, ...] = ()) -> str:
+    def keep(
+        self,
+        text: str | TextSource,
+        reads: tuple[str, ...] = (),
+        held: list[str] | None = None,
+    ) -> str:
         """Store `text` and return its name; the same source keeps the name it has.
 
         Args:
             text: the text, or a source of it.
             reads: the files whose text may be in it.
+            held: takes the name, where hooks have yet to see the output: nobody reads the result
+                before `settle`.
         """
         source = StoredText(text) if isinstance(text, str) else text
         with self._lock:
             for name, entry in self._entries.items():
                 if entry.source == source:
-                    return name
-            return self._add(source, reads)
+                    return _named(name, held)
+            return self._add(source, reads, held)
 
-    def keep_value(self, value: object, reads: tuple[str, ...] = ()) -> str:
+    def keep_value(
+        self, value: object, reads: tuple[str, ...] = (), held: list[str] | None = None
+    ) -> str:
         """Store a reference to `value` and return its name; the same object keeps its name.
 
         Args:
             value: any object; it is not copied.
             reads: the files whose content may be in it.
+            held: as `keep` takes it.
         """
         with self._lock:
             name = self._names_by_id.get(id(value))
             if name is not None and self._holds(name, value):
-                return name
-            name = self._names_by_id[id(value)] = self._add(Value(value), reads)
+                return _named(name, held)
+            name = self._names_by_id[id(value)] = self._add(Value(value), reads, held)
             return name
+
+    def settle(self, held: list[str], passes: bool) -> None:
+        """Let results be read from now on, or never, as hooks judged the output that names them."""
+        with self._lock:
+            for name in self._entries.keys() & set(held):
+                entry = self._entries[name]
+                if passes and entry.hooks != "waiting":
+                    continue  # an earlier output has named it, too
+                entry.hooks = "" if passes else "withheld"
+                if not passes and isinstance(entry.source, (StoredText, Value)):
+                    entry.source = None  # that of a command stays, so that it keeps the name
+                if not passes and entry.path is not None:
+                    entry.path.unlink(missing_ok=True)
+                self.on_keep(name, entry)
 
     def lend(self, name: str, other: "HandleStore") -> str:
         """Store a result in another store as well, and return its name there.
@@ -193,29 +222,36 @@ class HandleStore:
 
     # -- finding ---------------------------------------------------------------------------------
 
-    def _add(self, source: TextSource, reads: tuple[str, ...]) -> str:
-        name = f"@r{len(self._entries) + 1}"
-        self._entries[name] = _StoredResult(source, reads=reads)
+    def _add(self, source: TextSource, reads: tuple[str, ...], held: list[str] | None) -> str:
+        self._last += 1
+        name = f"@r{self._last}"
+        entry = self._entries[name] = StoredResult(source, reads=reads)
+        if held is not None:
+            entry.hooks = "waiting"
         self._shrink()
-        self.on_keep(name, source)
-        return name
+        if held is None:
+            self.on_keep(name, entry)
+        return _named(name, held)
 
     def restore(self, name: str, source: TextSource | None, what: str) -> None:
         """Take up a result of an earlier kernel; without a source only that it is gone."""
         with self._lock:
-            if name == f"@r{len(self._entries) + 1}":
+            if is_handle(name):
+                self._last = max(self._last, int(name[2:]))
                 gone = what or "a long text" if source is None else ""
-                self._entries[name] = _StoredResult(source, gone=gone)
+                self._entries[name] = StoredResult(source, gone=gone)
 
     @property
     def gone(self) -> Mapping[str, str]:
         """What went with an earlier kernel, by name."""
         return {name: entry.gone for name, entry in self._entries.items() if entry.gone}
 
-    def _find(self, name: str) -> _StoredResult:
+    def _find(self, name: str) -> StoredResult:
         entry = self._entries.get(name)
         if entry is None:
             raise RespondToModel(f"There is no {name} in this conversation; {self._known()}.")
+        if entry.hooks:
+            raise RespondToModel(f"{name} is not shown: a hook has not let it pass.")
         if any(map(self.is_forbidden, entry.reads)):
             raise RespondToModel(
                 f"{name} is not shown: a rule forbids reading what it was read from."
@@ -270,7 +306,7 @@ class HandleStore:
                 entry.source = None
         self._shrink_disk()
 
-    def _shrink_disk(self, keep: _StoredResult | None = None) -> None:
+    def _shrink_disk(self, keep: StoredResult | None = None) -> None:
         excess = sum(entry.bytes for entry in self._entries.values()) - self._disk_limit
         for entry in self._entries.values():
             if excess <= 0:
@@ -280,7 +316,7 @@ class HandleStore:
                 entry.path.unlink(missing_ok=True)
                 entry.path, entry.bytes, entry.written = None, 0, -1
 
-    def _write(self, name: str, entry: _StoredResult) -> None:
+    def _write(self, name: str, entry: StoredResult) -> None:
         assert entry.source is not None
         size = entry.source.size  # read first: text that arrives meanwhile is written next time
         try:
@@ -310,7 +346,15 @@ class HandleStore:
         return f"there are: {earlier}{', '.join(names[-_MOST_NAMED:])}"
 
 
-def _is_there(entry: _StoredResult) -> bool:
+def _named(name: str, held: list[str] | None) -> str:
+    if held is not None:
+        held.append(name)
+    return name
+
+
+def _is_there(entry: StoredResult) -> bool:
+    if entry.hooks:
+        return False
     if isinstance(entry.source, Value):
         return entry.source.get() is not None
     return entry.source is not None or entry.path is not None
