@@ -133,7 +133,7 @@ class Conversation:
     def _keep_result(self, name: str, entry: StoredResult) -> None:
         """Take a result down, with its text where that is short enough to be restored."""
         most, source = min(MOST_RESULT, self._room_for_results), entry.source
-        kept = ResultKept(name=name)
+        kept = ResultKept(name=name, reads=entry.reads, known=entry.known)
         if entry.hooks or source is None:
             kept = replace(kept, what="a result that no hook has let pass")
         elif isinstance(source, Value):

@@ -104,7 +104,7 @@ class FunctionToolHandler(ToolHandler):
             text = readable_payload(payload)
         if self._has_own_words:
             text = self._in_own_words(text)
-        args, kwargs = self._binder.bind_json(text, context.handles.value_of)
+        args, kwargs = self._binder.bind_json(text, context.kept)
         return ToolInvocation(call, context, args, kwargs)
 
     @cached_property
@@ -203,9 +203,9 @@ class FunctionToolHandler(ToolHandler):
             raise
         except Exception as error:
             raise _fitting(RespondToModel(self._describe(error)), budget) from error
-        output = small_output(value, budget)
-        if output is not None:
-            return output
+        return small_output(value, budget) or await self._large_output(value, context)
+
+    async def _large_output(self, value: object, context: ToolContext) -> ToolOutput:
         if self.options.own:
             return self._output_of(value, context)
         if not may_run_code(value):

@@ -10,12 +10,13 @@ import re
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from agent_magics.approval.read_rules import ReadRules
 from agent_magics.dispatch.results.sources import StoredText, TextSource, Value
 from agent_magics.dispatch.results.values import describe_value, estimate_size, format_size
 from agent_magics.exec.temporary_files import remove_own
@@ -39,7 +40,8 @@ class StoredResult:
         written: the source's size when the file was written.
         bytes: the file's size.
         gone: what it was, where it was kept in a kernel that has ended.
-        reads: the files that the call read, as absolute paths.
+        reads: the files that the call may have read, as absolute paths; a folder ends in a slash.
+        known: the patterns of the rules that forbade reading then.
         hooks: what the hooks say of the output that it belongs to: "" where they let it pass,
             "waiting" before they have, or "withheld".
     """
@@ -49,6 +51,7 @@ class StoredResult:
     written: int = -1
     bytes: int = 0
     reads: tuple[str, ...] = ()
+    known: tuple[str, ...] = ()
     gone: str = ""
     hooks: Literal["", "waiting", "withheld"] = ""
 
@@ -74,8 +77,8 @@ class HandleStore:
     Attributes:
         on_keep: called with each result that gets a name, once hooks have let it pass; with one
             that they withhold, too, which has no source then.
-        is_forbidden: returns whether a rule now forbids reading a file: results that contain it are
-            then withheld, too.
+        read_rules: returns the present rules on reading files: what they forbid is withheld in
+            results, too.
     """
 
     def __init__(
@@ -87,7 +90,7 @@ class HandleStore:
         self._memory_limit = memory_limit
         self._disk_limit = disk_limit
         self._parent = parent
-        self.is_forbidden: Callable[[str], bool] = lambda path: False
+        self.read_rules: Callable[[], ReadRules] = ReadRules
         self.on_keep: Callable[[str, StoredResult], None] = lambda name, entry: None
         self._entries: dict[str, StoredResult] = {}
         self._last = 0  # the number of the last name
@@ -115,7 +118,7 @@ class HandleStore:
         with self._lock:
             for name, entry in self._entries.items():
                 if entry.source == source:
-                    return _named(name, held)
+                    return self._again(name, reads, held)
             return self._add(source, reads, held)
 
     def keep_value(
@@ -131,7 +134,7 @@ class HandleStore:
         with self._lock:
             name = self._names_by_id.get(id(value))
             if name is not None and self._holds(name, value):
-                return _named(name, held)
+                return self._again(name, reads, held)
             name = self._names_by_id[id(value)] = self._add(Value(value), reads, held)
             return name
 
@@ -159,9 +162,16 @@ class HandleStore:
         Raises:
             RespondToModel: there is no such result, or a rule forbids reading it.
         """
-        value = self.value_of(name)
+        value, entry = self.value_of(name), self._entries[name]
         keep = other.keep if isinstance(value, str) else other.keep_value
-        return keep(value, self._entries[name].reads)
+        lent = keep(value, entry.reads)
+        other._entries[lent].known = entry.known
+        return lent
+
+    def reads_of(self, name: str) -> tuple[str, ...]:
+        """Return what a result may be read from; nothing where there is none of that name."""
+        entry = self._entries.get(name)
+        return entry.reads if entry is not None else ()
 
     def take_let_go(self) -> list[str]:
         """Return the names of the values that were released since the last call."""
@@ -225,21 +235,39 @@ class HandleStore:
     def _add(self, source: TextSource, reads: tuple[str, ...], held: list[str] | None) -> str:
         self._last += 1
         name = f"@r{self._last}"
-        entry = self._entries[name] = StoredResult(source, reads=reads)
-        if held is not None:
-            entry.hooks = "waiting"
+        known = self.read_rules().forbidden if reads else ()
+        entry = self._entries[name] = StoredResult(source, reads=reads, known=known)
         self._shrink()
         if held is None:
             self.on_keep(name, entry)
-        return _named(name, held)
+        else:
+            entry.hooks = "waiting"
+            held.append(name)
+        return name
 
-    def restore(self, name: str, source: TextSource | None, what: str) -> None:
+    def _again(self, name: str, reads: tuple[str, ...], held: list[str] | None) -> str:
+        entry = self._entries[name]
+        entry.reads = tuple(dict.fromkeys((*entry.reads, *reads)))
+        if held is not None:
+            held.append(name)
+        return name
+
+    def restore(
+        self,
+        name: str,
+        source: TextSource | None,
+        what: str,
+        reads: Iterable[str] = (),
+        known: Iterable[str] = (),
+    ) -> None:
         """Take up a result of an earlier kernel; without a source only that it is gone."""
         with self._lock:
             if is_handle(name):
                 self._last = max(self._last, int(name[2:]))
                 gone = what or "a long text" if source is None else ""
-                self._entries[name] = StoredResult(source, gone=gone)
+                self._entries[name] = StoredResult(
+                    source, reads=tuple(map(str, reads)), known=tuple(map(str, known)), gone=gone
+                )
 
     @property
     def gone(self) -> Mapping[str, str]:
@@ -252,7 +280,7 @@ class HandleStore:
             raise RespondToModel(f"There is no {name} in this conversation; {self._known()}.")
         if entry.hooks:
             raise RespondToModel(f"{name} is not shown: a hook has not let it pass.")
-        if any(map(self.is_forbidden, entry.reads)):
+        if entry.reads and self.read_rules().forbids_result(entry.reads, entry.known):
             raise RespondToModel(
                 f"{name} is not shown: a rule forbids reading what it was read from."
             )
@@ -344,12 +372,6 @@ class HandleStore:
             return "no result has been kept so far"
         earlier = "… " if len(names) > _MOST_NAMED else ""
         return f"there are: {earlier}{', '.join(names[-_MOST_NAMED:])}"
-
-
-def _named(name: str, held: list[str] | None) -> str:
-    if held is not None:
-        held.append(name)
-    return name
 
 
 def _is_there(entry: StoredResult) -> bool:

@@ -59,7 +59,9 @@ def type_name(value: object) -> str:
     """Return the type of `value` with its library, such as ``pandas.DataFrame``."""
     kind = type(value)
     package, name = made_by(kind)[0], str(type.__dict__["__qualname__"].__get__(kind))
-    return brief(name if package in ("builtins", "__main__") else f"{package}.{name}", _LONGEST_NAME)
+    return brief(
+        name if package in ("builtins", "__main__") else f"{package}.{name}", _LONGEST_NAME
+    )
 
 
 def made_by(kind: type) -> tuple[str, str]:
@@ -256,7 +258,9 @@ def column_words(frame: Any) -> str:
     names = list(frame.columns[:COLUMNS])
     dtypes = frame.dtypes
     dtypes = dtypes.iloc[:COLUMNS] if hasattr(dtypes, "iloc") else dtypes[:COLUMNS]
-    columns = [f"{brief(str(name), _LONGEST)} {dtype}" for name, dtype in zip(names, dtypes, strict=True)]
+    columns = [
+        f"{brief(str(name), _LONGEST)} {dtype}" for name, dtype in zip(names, dtypes, strict=True)
+    ]
     more = len(frame.columns) - len(columns)
     return ", ".join(columns) + (f", … {more:,} more" if more else "")
 

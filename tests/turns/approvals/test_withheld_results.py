@@ -1,4 +1,4 @@
-"""What an `after_tool` hook withholds or changes is nowhere kept whole: in no result, no record, no code."""
+"""What an `after_tool` hook withholds or changes is kept whole nowhere."""
 
 import time
 from collections.abc import Callable
@@ -97,7 +97,7 @@ def read(agent: Agent) -> str:
 
 
 def recorded(id: str) -> str:
-    """Return what the record has of results; what a command prints is shown, and recorded, at once."""
+    """Return what the record has of results; what a command prints is shown before hooks see it."""
     [path] = rollout_folder().rglob(f"{id}.jsonl")
     return "".join(line for line in path.read_text().splitlines() if '"ResultKept"' in line)
 

@@ -110,11 +110,11 @@ class Computed:
 
     @property
     def next(self) -> Any:
-        return self._next
+        return self.__dict__["_next"]
 
     @next.setter
     def next(self, value: Any) -> None:
-        self._next = value
+        self.__dict__["_next"] = value
 
 
 def deep(kind: type, levels: int = 100_000) -> Any:
@@ -209,7 +209,7 @@ HOLDERS = {
     "in a base's slot": LowerSlotNode,
     "in a dataclass of pydantic": PydanticNode,
     "in a model": lambda value: Model(next=value),
-    "under another name": lambda value: Model(other=value),
+    "under another name": lambda value: Model.model_validate({"other": value}),
     "computed": Computed,
 }
 
