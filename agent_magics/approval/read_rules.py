@@ -3,7 +3,7 @@
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -114,6 +114,33 @@ class ReadRules:
     def is_forbidden(self, path: str) -> bool:
         """Tell whether both the content and the name of `path` are hidden from the model."""
         return self.decision(path) == "forbid"
+
+    @property
+    def forbidden(self) -> tuple[str, ...]:
+        """The patterns of the rules that forbid."""
+        return tuple(str(rule.pattern) for rule in self.rules if rule.decision == "forbid")
+
+    def forbids_result(self, reads: Sequence[str], known: Collection[str]) -> bool:
+        """Tell whether the text of a result may be of a file that is forbidden now.
+
+        Args:
+            reads: what was read: files, and folders with a slash at their end.
+            known: the patterns that held when it was read, and by which it was kept out.
+        """
+        if any(map(self.is_forbidden, reads)):
+            return True
+        folders = [os.path.normpath(path) for path in reads if path.endswith("/")]
+        for pattern in self.forbidden if folders else ():
+            start, rest = split_pattern(pattern, self.folder)
+            places = (start, real_path(start))
+            # Which files there were is not known any more: what the pattern may match counts.
+            if pattern not in known and any(
+                is_below(place, folders) or (rest and is_below(folder, places))
+                for place in places
+                for folder in folders
+            ):
+                return True
+        return False
 
     @cached_property
     def strict(self) -> tuple[Rule, ...]:

@@ -228,8 +228,13 @@ class ToolContext:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The files that the call names to read them, as absolute paths without symlinks."""
+        """The files and folders that the call may read, as absolute paths without symlinks."""
         return self._status.reads
+
+    @property
+    def origin(self) -> tuple[tuple[str, ...], list[str] | None]:
+        """What `HandleStore.keep` is told of the call: its `reads`, and where held results go."""
+        return self._status.reads, self._status.held
 
     @property
     def writes(self) -> tuple[str, ...]:
@@ -336,6 +341,7 @@ class ToolContext:
         if is_handle(path):
             if mode == "write":
                 raise RespondToModel(f"{path} is a kept result: it can be read, not written.")
+            self._status.note_reads(*self.handles.reads_of(path))
             return self.handles.path_of(path)
         found = self.turn.validate_path(path, "judged" if self._status.judged else mode)
         if not self._status.judged and self.turn.read_rules().decision(str(found)) in (
@@ -344,6 +350,15 @@ class ToolContext:
         ):
             raise RespondToModel(f"{path} may not be touched ({mode}): a rule is about reading it.")
         return found
+
+    def kept(self, name: str) -> Any:
+        """Return a stored result; what this call makes of it was read from the same files.
+
+        Raises:
+            RespondToModel: there is no such result, or it is not shown any more.
+        """
+        self._status.note_reads(*self.handles.reads_of(name))
+        return self.handles.value_of(name)
 
     def emit(self, kind: type[Event], **fields: object) -> None:
         """Emit an event of this call; `call_id` is filled in.

@@ -143,11 +143,21 @@ class Hooks:
 
     def before_call(self, call: CallInProgress) -> Awaitable[object] | None:
         """Let hooks see and change a call (a stage of the pipeline)."""
+        if self.after_tools:
+            call.status.held = []
         return self.change(call) if self.before_tools else None
 
     def after_call(self, call: CallInProgress) -> Awaitable[None] | None:
         """Let hooks see and change an output (a stage of the pipeline), also that of a failure."""
         return self._after_call(call) if self.after_tools and call.was_attempted else None
+
+    async def _after_call(self, call: CallInProgress) -> None:
+        held, call.status.held = call.status.held or [], None
+        whole = call.output
+        call.output = await self._seen(call)
+        if held:
+            passes = call.output.content == whole.content
+            await run_on_thread(call.context.handles.settle, held, passes)
 
     async def change(self, call: CallInProgress) -> bool:
         """Apply the hooks' changes to a call, checked; return whether there were any.
@@ -178,24 +188,22 @@ class Hooks:
             call.note = "\n".join(filter(None, (call.note, *notes)))
         return bool(notes)
 
-    async def _after_call(self, call: CallInProgress) -> None:
+    async def _seen(self, call: CallInProgress) -> ToolOutput:
+        """Return the output as the hooks leave it."""
         context, output = call.invocation.context, call.output
         for method in self.after_tools:
             seen = _as_seen(call.invocation)
             try:
                 answer = await _ask(method, context.turn, seen.call_id, seen, output)
             except _HookFailed as failure:
-                call.output = _withheld(seen.tool, short_message(failure))
-                return
+                return _withheld(seen.tool, short_message(failure))
             if isinstance(answer, Abort):
                 raise TurnAbort(_sentence(method, "stopped it", answer))
             if isinstance(answer, Block):
-                reason = _sentence(method, "withholds it", answer)
-                call.output = _withheld(seen.tool, reason)
-                return
-            if answer is not None:
+                return _withheld(seen.tool, _sentence(method, "withholds it", answer))
+            if answer is not None and answer != output.text:
                 output = _replaced(output, answer, context.output_budget)
-        call.output = output
+        return output
 
 
 def read_hooks(hooks: object) -> Hooks | None:
@@ -322,7 +330,11 @@ def _withheld(tool: str, reason: str) -> ToolOutput:
 
 
 def _replaced(output: ToolOutput, answer: object, budget: int) -> ToolOutput:
-    """Return a hook's output; details are dropped, since they may hold what the hook removed."""
+    """Return a hook's output without details and value, which may hold what the hook removed."""
     if isinstance(answer, ToolOutput):
+        if answer.content != output.content:  # what it has only copied goes
+            details = {} if answer.details is output.details else answer.details
+            value = None if answer.value is output.value else answer.value
+            answer = replace(answer, details=details, value=value)
         return to_tool_output(answer, budget)
     return replace(to_tool_output(answer, budget), success=output.success)

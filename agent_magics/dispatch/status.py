@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
 from typing import Any, TypeVar
 
 from agent_magics.protocol.errors import FatalError, TurnAbort
@@ -29,9 +30,12 @@ class CallStatus:
         clock: the call's time limit, paused while a question waits.
         is_cancelled: whether the turn was interrupted.
         cancelled: the same as an event; created when a tool first reads it, since most never do.
-        reads: the files that the call names to read them, as absolute paths without symlinks.
+        reads: the files that the call may read, as absolute paths without symlinks; a folder, with
+            a slash at its end, stands for all in it.
         writes: the further paths that the call asks to write, as they were judged: absolute,
             without symlinks, never resolved again.
+        held: names of stored results of its output, which nobody reads before hooks have let that
+            pass; None where no hook sees outputs.
         updates: how many updates of its progress were sent, the last one at `updated`.
     """
 
@@ -46,8 +50,14 @@ class CallStatus:
     cancelled: threading.Event | None = None
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
+    held: list[str] | None = None
     updates = 0
     updated = 0.0
+
+    def note_reads(self, *paths: str) -> None:
+        """Add to `reads`."""
+        marked = (f"{path.rstrip('/')}/" if Path(path).is_dir() else path for path in paths)
+        self.reads = tuple(dict.fromkeys((*self.reads, *marked)))
 
     def may_update(self) -> bool:
         """Count an update of the progress; return False where it comes too soon after many."""

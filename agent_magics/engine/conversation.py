@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from agent_magics.approval.grants import ApprovalStore
 from agent_magics.approval.rules import RuleBook
-from agent_magics.dispatch.results.sources import TextSource, Value
-from agent_magics.dispatch.results.stored import HandleStore
+from agent_magics.dispatch.results.sources import Value
+from agent_magics.dispatch.results.stored import HandleStore, StoredResult
 from agent_magics.dispatch.results.values import describe_value
 from agent_magics.dispatch.results.written import write_value
 from agent_magics.engine.channels.redaction import redact_text
@@ -136,11 +136,13 @@ class Conversation:
         self.history.keep, self.history.settle = take_down, settle
         self.handles.on_keep = self._keep_result
 
-    def _keep_result(self, name: str, source: TextSource) -> None:
+    def _keep_result(self, name: str, entry: StoredResult) -> None:
         """Take a result down, with its text where that is short enough to be restored."""
-        most = min(MOST_RESULT, self._room_for_results)
-        kept = ResultKept(name=name)
-        if isinstance(source, Value):
+        most, source = min(MOST_RESULT, self._room_for_results), entry.source
+        kept = ResultKept(name=name, reads=entry.reads, known=entry.known)
+        if entry.hooks or source is None:
+            kept = replace(kept, what="a result that no hook has let pass")
+        elif isinstance(source, Value):
             value = source.get()
             written = write_value(value, most)
             fields = {} if written is None else written._asdict()

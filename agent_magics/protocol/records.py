@@ -150,6 +150,8 @@ class ResultKept(Entry):
         what: the object, in a few words.
         form: how `text` stands for an object ("bytes", "pandas"); "" where it is the result.
         digest: of the text of an object, which is restored only where nothing was redacted.
+        reads: the files and folders that it may be read from.
+        known: the patterns of the rules that forbade reading then.
     """
 
     name: str
@@ -157,6 +159,8 @@ class ResultKept(Entry):
     what: str = ""
     form: str = ""
     digest: str = ""
+    reads: tuple[str, ...] = ()
+    known: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

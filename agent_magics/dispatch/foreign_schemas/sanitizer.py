@@ -34,6 +34,7 @@ MOST_PARTS = 5_000
 MOST_ALTERNATIVES = 100
 # Characters of JSON; about 5,000 tokens for one tool, in every request.
 MOST_CHARACTERS = 20_000
+_CHARACTERS_OF_A_PART = 40  # as which a member of an allOf counts
 _MOST_MERGED = 200  # members of an allOf; without the rest a schema is looser
 _LONGEST_NAME = 64
 _INDEX = re.compile(r"[0-9]{1,9}")  # of a list; Python refuses to read much longer numbers
@@ -97,6 +98,7 @@ class _Cleaner:
         self._deepest = deepest
         self._longest = longest
         self._parts = 0
+        self._first_pointers: dict[int, str] = {}  # id of a definition -> the first pointer to it
         self._names: dict[str, str] = {}  # pointer -> name in $defs
         self._pointers: dict[str, str] = {}  # the other way round
         self._numbers: dict[str, int] = {}  # of names with the same beginning
@@ -268,6 +270,8 @@ class _Cleaner:
             return self._described({"type": "string"}, schema)
         if not isinstance(target, Mapping):
             return self._clean(target, depth)
+        # One schema has one name, in however many ways it is pointed at.
+        pointer = self._first_pointers.setdefault(id(target), pointer)
         if pointer not in self._names:
             name = self._names[pointer] = self._name_for(pointer)
             self._pointers[name] = pointer
@@ -326,14 +330,15 @@ class _Cleaner:
         is_bare = not any(key in merged for key in _STRUCTURE)
         if is_bare and len(waiting) == 1 and isinstance(waiting[0].get("$ref"), str):
             return {**waiting[0], **merged}  # a reference with a description of its own
-        seen: set[int] = set()  # skips cycles and repeated parts
-        while waiting and len(seen) < _MOST_MERGED:
+        seen = {id(schema): merged}  # skips cycles and repeated parts
+        while waiting and len(seen) <= _MOST_MERGED and self._parts <= MOST_PARTS:
             each = self._followed(waiting.popleft())
             if isinstance(each, Mapping) and id(each) not in seen:
-                seen.add(id(each))
+                # All that stands in it is looked at again, in each place that refers to it.
+                self._parts += len(_json_text(each)) // _CHARACTERS_OF_A_PART
                 waiting.extendleft(reversed(_parts_of(each)))
-                merged = _both(merged, {k: v for k, v in each.items() if k != "allOf"})
-        return merged
+                seen[id(each)] = {key: value for key, value in each.items() if key != "allOf"}
+        return _all_of(list(seen.values()))
 
 
 def _parts_of(schema: JsonMapping) -> list[JsonMapping]:
@@ -342,16 +347,16 @@ def _parts_of(schema: JsonMapping) -> list[JsonMapping]:
     return [part for part in parts if isinstance(part, Mapping)]
 
 
-def _both(one: JsonMapping, other: JsonMapping) -> Schema:
-    """Merge two schemas that must both hold; the first one's keywords win."""
-    both = {**other, **one}
-    maps = [m["properties"] for m in (one, other) if isinstance(m.get("properties"), Mapping)]
+def _all_of(members: Sequence[JsonMapping]) -> Schema:
+    """Merge schemas that must all hold; the keywords of the first ones win."""
+    merged = {key: value for member in reversed(members) for key, value in member.items()}
+    maps = [m["properties"] for m in members if isinstance(m.get("properties"), Mapping)]
     if maps:
-        both["properties"] = {name: each for m in reversed(maps) for name, each in m.items()}
-    lists = [m["required"] for m in (one, other) if isinstance(m.get("required"), list)]
+        merged["properties"] = {name: each for m in reversed(maps) for name, each in m.items()}
+    lists = [m["required"] for m in members if isinstance(m.get("required"), list)]
     if lists:
-        both["required"] = [name for names in lists for name in names]
-    return both
+        merged["required"] = [name for names in lists for name in names]
+    return merged
 
 
 def _json_text(value: object) -> str:

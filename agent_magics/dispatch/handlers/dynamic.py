@@ -16,6 +16,7 @@ from agent_magics.dispatch.foreign_schemas.signature import function_of
 from agent_magics.dispatch.handlers.function import FunctionToolHandler
 from agent_magics.dispatch.registry import ToolHandler, ToolInvocation
 from agent_magics.dispatch.results.output import to_tool_output
+from agent_magics.dispatch.stages.stored_outputs import with_reference
 from agent_magics.dispatch.tool import Tool, ToolOptions, checked_name, tool
 from agent_magics.protocol.checked import check
 from agent_magics.protocol.errors import FatalError, RespondToModel
@@ -149,7 +150,7 @@ class DynamicToolHandler(ToolHandler):
             raise RespondToModel(f"{self.options.name} has no client here that could answer.")
         answer = await ask_client(context.call_id, self.options.name, invocation.args[0])
         output = ToolOutput(join_parts(answer.content_items, "\n"), answer.success)
-        return to_tool_output(output, context.output_budget)
+        return with_reference(to_tool_output(output, context.output_budget), context)
 
 
 def given_arguments(call: ToolCall, parameters: Mapping[str, Any]) -> dict[str, Json] | str:

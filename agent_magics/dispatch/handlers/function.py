@@ -17,7 +17,7 @@ from agent_magics.dispatch.arguments.decoding import ArgumentBinder
 from agent_magics.dispatch.consent.edits import readable_payload, shell_arguments
 from agent_magics.dispatch.context import ToolContext, status_of
 from agent_magics.dispatch.person_code import marks_person_code
-from agent_magics.dispatch.pool import ThreadPool
+from agent_magics.dispatch.pool import ThreadPool, run_on_thread
 from agent_magics.dispatch.registry import ToolHandler, ToolInvocation
 from agent_magics.dispatch.results.cutting import fit_text
 from agent_magics.dispatch.results.json_text import plain_object
@@ -104,7 +104,7 @@ class FunctionToolHandler(ToolHandler):
             text = readable_payload(payload)
         if self._has_own_words:
             text = self._in_own_words(text)
-        args, kwargs = self._binder.bind_json(text, context.handles.value_of)
+        args, kwargs = self._binder.bind_json(text, context.kept)
         return ToolInvocation(call, context, args, kwargs)
 
     @cached_property
@@ -202,12 +202,14 @@ class FunctionToolHandler(ToolHandler):
         except AgentMagicsError:
             raise
         except Exception as error:
-            raise RespondToModel(self._describe(error)) from error
-        output = small_output(value, budget)
-        if output is not None:
-            return output
-        if self.options.own or not may_run_code(value):
+            raise _fitting(RespondToModel(self._describe(error)), budget) from error
+        return small_output(value, budget) or await self._large_output(value, context)
+
+    async def _large_output(self, value: object, context: ToolContext) -> ToolOutput:
+        if self.options.own:
             return self._output_of(value, context)
+        if not may_run_code(value):
+            return with_reference(self._output_of(value, context), context)
         return await self._output_in_time(value, context)
 
     async def _output_in_time(self, value: object, context: ToolContext) -> ToolOutput:
@@ -215,8 +217,8 @@ class FunctionToolHandler(ToolHandler):
         working = asyncio.wrap_future(_WORDING.submit(self._output_of, value, context))
         working.add_done_callback(forget_error)  # it may end after its time, or after the turn
         done, _ = await asyncio.wait([working], timeout=WORDS_LIMIT)
-        if done:
-            return working.result()
+        if done:  # only then, so that nothing is stored after hooks have seen the output
+            return await run_on_thread(with_reference, working.result(), context)
         summary = (
             f"{self.options.name} ran. What it returned ({type_name(value)}) takes more than "
             f"{WORDS_LIMIT:.0f} s to be put into words, so it is not shown."
@@ -226,11 +228,9 @@ class FunctionToolHandler(ToolHandler):
     def _output_of(self, value: object, context: ToolContext) -> ToolOutput:
         try:
             output = to_tool_output(value, context.turn.config.output_budget)
-            if self.options.own:
-                return output
-            if output.details:
+            if output.details and not self.options.own:
                 output = replace(output, details=_plain_details(output.details))
-            return with_reference(output, context)
+            return output
         except AgentMagicsError:
             raise
         except BaseException as error:  # of an object of the tool's own making

@@ -24,7 +24,12 @@ def cut_text(text: str, budget: int) -> tuple[str, int]:
         tail = line + 1
     start, end, omitted = text[:head], text[tail:], tail - head
     gap = "\n" if start and not start.endswith("\n") else ""
-    return f"{start}{gap}… {omitted}{_MARK}\n{end}", omitted
+    return f"{start}{gap}{left_out(omitted)}\n{end}", omitted
+
+
+def left_out(count: int) -> str:
+    """Return the line that stands in the place of so many characters."""
+    return f"… {count}{_MARK}"
 
 
 def has_cut(text: str) -> bool:
@@ -34,9 +39,7 @@ def has_cut(text: str) -> bool:
 
 def fit_text(text: str, budget: int) -> str:
     """Return `text` cut to `budget`, such that a request can carry it."""
-    if len(text) > budget:
-        text, _ = cut_text(text, budget)
-    return encodable(text)
+    return cut_text(encodable(text), budget)[0]
 
 
 def encodable_json(value: Any) -> Any:

@@ -5,13 +5,17 @@ deep, through the builtin types' own methods; a value inside itself is marked.
 """
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from itertools import islice
+from types import MemberDescriptorType
 from typing import Any
 
 from agent_magics.dispatch.results.values import (
     Types,
+    bases_of,
     defines,
     describe_value,
+    members_of,
     own_attributes,
     safe_repr,
     type_name,
@@ -117,7 +121,7 @@ def _parts_of(value: Any) -> Iterator[Any]:
     """Yield the items of a container or attributes of a plain object; none of a library's types.
 
     Raises:
-        RuntimeError: another thread changes it.
+        RuntimeError: another thread changes it, or only the value's own code would tell its parts.
     """
     kind = type(value)
     for base in _SEQUENCES:
@@ -129,7 +133,25 @@ def _parts_of(value: Any) -> Iterator[Any]:
             yield key
             yield each
     elif defines(kind, "__dataclass_fields__") or defines(kind, "__pydantic_fields__"):
-        yield from own_attributes(value).values()
+        held = own_attributes(value)
+        yield from held.values()
+        for base in bases_of(kind):
+            for name in ("__pydantic_extra__", *members_of(base).get("__dataclass_fields__", ())):
+                yield _field_of(value, name, held)
+
+
+def _field_of(value: Any, name: str, held: Mapping[str, Any]) -> Any:
+    """Return a field as it is stored: in a slot, in `held`, or as the class's default."""
+    owner = next((each for each in bases_of(type(value)) if name in members_of(each)), None)
+    stored = None if owner is None else members_of(owner)[name]
+    if type(stored) is MemberDescriptorType:
+        with suppress(AttributeError):  # nothing was stored in it
+            return stored.__get__(value)
+        return None
+    is_code = defines(type(stored), "__set__" if name in held else "__get__")
+    if is_code:
+        raise RuntimeError(f"{name} is computed")
+    return held.get(name, stored)
 
 
 def _piece(value: Any, levels: int, above: tuple[int, ...]) -> str:

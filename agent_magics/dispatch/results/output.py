@@ -7,7 +7,7 @@ shown is named instead.
 from dataclasses import replace
 from typing import Any, get_args
 
-from agent_magics.dispatch.results.cutting import fit_text, has_cut
+from agent_magics.dispatch.results.cutting import encodable, fit_text, has_cut, left_out
 from agent_magics.dispatch.results.json_text import PLAIN_TYPES, encoded_text, json_text
 from agent_magics.dispatch.results.outline import (
     MOST_CHARACTERS,
@@ -26,6 +26,7 @@ from agent_magics.protocol.items import (
     InputText,
     join_parts,
     parts_of,
+    text_of,
 )
 from agent_magics.protocol.tools import ToolOutput
 
@@ -33,6 +34,7 @@ MIXED_PARTS = 8  # a longer list with figures or tables in it is shown as one JS
 # Characters that a result which converts itself may take at least: its last lines say how to get
 # the rest, and a cut leaves out the middle.
 LEAST = 1_000
+_LEAST_PART = 8  # characters that each of many texts counts for
 NONE_TEXT = "Done; the tool returned None."
 _PLAIN_ELEMENTS = PLAIN_TYPES | Types(str, type(None))
 _PARTS = Types(InputText, InputImage)
@@ -49,7 +51,7 @@ def small_output(value: object, budget: int) -> ToolOutput | None:
         return ToolOutput(NONE_TEXT)
     if not is_small(value):
         return None
-    text = fit_text(value, budget) if type(value) is str else encoded_text(value)
+    text = encodable(value) if type(value) is str else encoded_text(value)
     return ToolOutput(text, value=value) if len(text) <= min(budget, MOST_CHARACTERS) else None
 
 
@@ -79,8 +81,9 @@ def to_tool_output(value: Any, budget: int) -> ToolOutput:
     try:
         if defines(kind, "to_output"):
             fitting = getattr(value, "output_budget", 0) or max(budget, LEAST)
-            output = _fit_output(value.to_output(budget), fitting)
-            return output if output.value is not None else replace(output, value=value)
+            said = value.to_output(budget)
+            output = _fit_output(said, fitting)
+            return output if said.value is not None else replace(output, value=value)
         content = _content_of(value)
     except AgentMagicsError:
         raise
@@ -119,23 +122,28 @@ def _fit_content(content: Content, budget: int) -> Content:
     if isinstance(content, str):
         return fit_text(content, budget)
     fitted: list[ContentPart] = []
-    left = budget
+    left, missing = budget, 0
     for part in content:
-        if isinstance(part, InputText):
-            fitted.append(InputText(fit_text(part.text, left)))
-            left = max(left - len(part.text), 0)
-        else:
+        if not isinstance(part, InputText):
             fitted.append(part)
-    return tuple(fitted)
+        elif left > 0:
+            text = encodable(part.text)
+            fitted.append(InputText(fit_text(text, left)))
+            left -= max(len(text), _LEAST_PART)
+        else:
+            missing += len(part.text)
+    return (*fitted, InputText(left_out(missing))) if missing else tuple(fitted)
 
 
 def _fit_output(output: ToolOutput, budget: int) -> ToolOutput:
     if output.is_fitted:
         return output
-    content = _fit_content(_plain_content(output.content), budget)
+    plain = _plain_content(output.content)
+    content = _fit_content(plain, budget)
     if content is output.content:
         return output
-    return ToolOutput(content, output.success, output.details, output.value)
+    value = text_of(plain) if output.value is None and content != plain else output.value
+    return ToolOutput(content, output.success, output.details, value)
 
 
 def _plain_content(content: Any) -> Content:

@@ -10,12 +10,13 @@ import re
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from agent_magics.approval.read_rules import ReadRules
 from agent_magics.dispatch.results.sources import StoredText, TextSource, Value
 from agent_magics.dispatch.results.values import describe_value, estimate_size, format_size
 from agent_magics.exec.temporary_files import remove_own
@@ -30,7 +31,7 @@ _MOST_NAMED = 10
 
 
 @dataclass(slots=True)
-class _StoredResult:
+class StoredResult:
     """One stored result.
 
     Attributes:
@@ -39,7 +40,10 @@ class _StoredResult:
         written: the source's size when the file was written.
         bytes: the file's size.
         gone: what it was, where it was kept in a kernel that has ended.
-        reads: the files that the call read, as absolute paths.
+        reads: the files that the call may have read, as absolute paths; a folder ends in a slash.
+        known: the patterns of the rules that forbade reading then.
+        hooks: what the hooks say of the output that it belongs to: "" where they let it pass,
+            "waiting" before they have, or "withheld".
     """
 
     source: TextSource | None
@@ -47,7 +51,9 @@ class _StoredResult:
     written: int = -1
     bytes: int = 0
     reads: tuple[str, ...] = ()
+    known: tuple[str, ...] = ()
     gone: str = ""
+    hooks: Literal["", "waiting", "withheld"] = ""
 
 
 def is_handle(path: str) -> bool:
@@ -69,9 +75,10 @@ class HandleStore:
             system's folder for temporary files.
 
     Attributes:
-        on_keep: called with each result that gets a name.
-        is_forbidden: returns whether a rule now forbids reading a file: results that contain it are
-            then withheld, too.
+        on_keep: called with each result that gets a name, once hooks have let it pass; with one
+            that they withhold, too, which has no source then.
+        read_rules: returns the present rules on reading files: what they forbid is withheld in
+            results, too.
     """
 
     def __init__(
@@ -83,42 +90,67 @@ class HandleStore:
         self._memory_limit = memory_limit
         self._disk_limit = disk_limit
         self._parent = parent
-        self.is_forbidden: Callable[[str], bool] = lambda path: False
-        self.on_keep: Callable[[str, TextSource], None] = lambda name, source: None
-        self._entries: dict[str, _StoredResult] = {}
+        self.read_rules: Callable[[], ReadRules] = ReadRules
+        self.on_keep: Callable[[str, StoredResult], None] = lambda name, entry: None
+        self._entries: dict[str, StoredResult] = {}
+        self._last = 0  # the number of the last name
         self._names_by_id: dict[int, str] = {}
         self._let_go: list[str] = []
         self._folder: Path | None = None
         self._remove_folder: weakref.finalize[[Path, int], HandleStore] | None = None
         self._lock = threading.Lock()
 
-    def keep(self, text: str | TextSource, reads: tuple[str, ...] = ()) -> str:
+    def keep(
+        self,
+        text: str | TextSource,
+        reads: tuple[str, ...] = (),
+        held: list[str] | None = None,
+    ) -> str:
         """Store `text` and return its name; the same source keeps the name it has.
 
         Args:
             text: the text, or a source of it.
             reads: the files whose text may be in it.
+            held: takes the name, where hooks have yet to see the output: nobody reads the result
+                before `settle`.
         """
         source = StoredText(text) if isinstance(text, str) else text
         with self._lock:
             for name, entry in self._entries.items():
                 if entry.source == source:
-                    return name
-            return self._add(source, reads)
+                    return self._again(name, reads, held)
+            return self._add(source, reads, held)
 
-    def keep_value(self, value: object, reads: tuple[str, ...] = ()) -> str:
+    def keep_value(
+        self, value: object, reads: tuple[str, ...] = (), held: list[str] | None = None
+    ) -> str:
         """Store a reference to `value` and return its name; the same object keeps its name.
 
         Args:
             value: any object; it is not copied.
             reads: the files whose content may be in it.
+            held: as `keep` takes it.
         """
         with self._lock:
             name = self._names_by_id.get(id(value))
             if name is not None and self._holds(name, value):
-                return name
-            name = self._names_by_id[id(value)] = self._add(Value(value), reads)
+                return self._again(name, reads, held)
+            name = self._names_by_id[id(value)] = self._add(Value(value), reads, held)
             return name
+
+    def settle(self, held: list[str], passes: bool) -> None:
+        """Let results be read from now on, or never, as hooks judged the output that names them."""
+        with self._lock:
+            for name in self._entries.keys() & set(held):
+                entry = self._entries[name]
+                if passes and entry.hooks != "waiting":
+                    continue  # an earlier output has named it, too
+                entry.hooks = "" if passes else "withheld"
+                if not passes and isinstance(entry.source, (StoredText, Value)):
+                    entry.source = None  # that of a command stays, so that it keeps the name
+                if not passes and entry.path is not None:
+                    entry.path.unlink(missing_ok=True)
+                self.on_keep(name, entry)
 
     def lend(self, name: str, other: "HandleStore") -> str:
         """Store a result in another store as well, and return its name there.
@@ -130,9 +162,16 @@ class HandleStore:
         Raises:
             RespondToModel: there is no such result, or a rule forbids reading it.
         """
-        value = self.value_of(name)
+        value, entry = self.value_of(name), self._entries[name]
         keep = other.keep if isinstance(value, str) else other.keep_value
-        return keep(value, self._entries[name].reads)
+        lent = keep(value, entry.reads)
+        other._entries[lent].known = entry.known
+        return lent
+
+    def reads_of(self, name: str) -> tuple[str, ...]:
+        """Return what a result may be read from; nothing where there is none of that name."""
+        entry = self._entries.get(name)
+        return entry.reads if entry is not None else ()
 
     def take_let_go(self) -> list[str]:
         """Return the names of the values that were released since the last call."""
@@ -193,30 +232,55 @@ class HandleStore:
 
     # -- finding ---------------------------------------------------------------------------------
 
-    def _add(self, source: TextSource, reads: tuple[str, ...]) -> str:
-        name = f"@r{len(self._entries) + 1}"
-        self._entries[name] = _StoredResult(source, reads=reads)
+    def _add(self, source: TextSource, reads: tuple[str, ...], held: list[str] | None) -> str:
+        self._last += 1
+        name = f"@r{self._last}"
+        known = self.read_rules().forbidden if reads else ()
+        entry = self._entries[name] = StoredResult(source, reads=reads, known=known)
         self._shrink()
-        self.on_keep(name, source)
+        if held is None:
+            self.on_keep(name, entry)
+        else:
+            entry.hooks = "waiting"
+            held.append(name)
         return name
 
-    def restore(self, name: str, source: TextSource | None, what: str) -> None:
+    def _again(self, name: str, reads: tuple[str, ...], held: list[str] | None) -> str:
+        entry = self._entries[name]
+        entry.reads = tuple(dict.fromkeys((*entry.reads, *reads)))
+        if held is not None:
+            held.append(name)
+        return name
+
+    def restore(
+        self,
+        name: str,
+        source: TextSource | None,
+        what: str,
+        reads: Iterable[str] = (),
+        known: Iterable[str] = (),
+    ) -> None:
         """Take up a result of an earlier kernel; without a source only that it is gone."""
         with self._lock:
-            if name == f"@r{len(self._entries) + 1}":
+            if is_handle(name):
+                self._last = max(self._last, int(name[2:]))
                 gone = what or "a long text" if source is None else ""
-                self._entries[name] = _StoredResult(source, gone=gone)
+                self._entries[name] = StoredResult(
+                    source, reads=tuple(map(str, reads)), known=tuple(map(str, known)), gone=gone
+                )
 
     @property
     def gone(self) -> Mapping[str, str]:
         """What went with an earlier kernel, by name."""
         return {name: entry.gone for name, entry in self._entries.items() if entry.gone}
 
-    def _find(self, name: str) -> _StoredResult:
+    def _find(self, name: str) -> StoredResult:
         entry = self._entries.get(name)
         if entry is None:
             raise RespondToModel(f"There is no {name} in this conversation; {self._known()}.")
-        if any(map(self.is_forbidden, entry.reads)):
+        if entry.hooks:
+            raise RespondToModel(f"{name} is not shown: a hook has not let it pass.")
+        if entry.reads and self.read_rules().forbids_result(entry.reads, entry.known):
             raise RespondToModel(
                 f"{name} is not shown: a rule forbids reading what it was read from."
             )
@@ -270,7 +334,7 @@ class HandleStore:
                 entry.source = None
         self._shrink_disk()
 
-    def _shrink_disk(self, keep: _StoredResult | None = None) -> None:
+    def _shrink_disk(self, keep: StoredResult | None = None) -> None:
         excess = sum(entry.bytes for entry in self._entries.values()) - self._disk_limit
         for entry in self._entries.values():
             if excess <= 0:
@@ -280,7 +344,7 @@ class HandleStore:
                 entry.path.unlink(missing_ok=True)
                 entry.path, entry.bytes, entry.written = None, 0, -1
 
-    def _write(self, name: str, entry: _StoredResult) -> None:
+    def _write(self, name: str, entry: StoredResult) -> None:
         assert entry.source is not None
         size = entry.source.size  # read first: text that arrives meanwhile is written next time
         try:
@@ -310,7 +374,9 @@ class HandleStore:
         return f"there are: {earlier}{', '.join(names[-_MOST_NAMED:])}"
 
 
-def _is_there(entry: _StoredResult) -> bool:
+def _is_there(entry: StoredResult) -> bool:
+    if entry.hooks:
+        return False
     if isinstance(entry.source, Value):
         return entry.source.get() is not None
     return entry.source is not None or entry.path is not None

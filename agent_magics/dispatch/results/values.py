@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent_magics.dispatch.results.cutting import encodable
-from agent_magics.text.brief import number_of
+from agent_magics.text.brief import brief, number_of
 
 
 class Types:
@@ -37,8 +37,8 @@ _DEEPEST = 3
 _MEASURED = 200  # columns of a frame, likewise
 # Named columns; a frame may have thousands.
 COLUMNS = 20
-# Characters of a text that are shown.
-_LONGEST = 60
+# Characters of a text that are shown, of a class's name, and of a value's description.
+_LONGEST, _LONGEST_NAME, _LONGEST_WORDS = 60, 200, 800
 
 _TEXTS = (str, bytes, bytearray)
 _CONTAINERS = (dict, list, tuple, set, frozenset)
@@ -59,7 +59,9 @@ def type_name(value: object) -> str:
     """Return the type of `value` with its library, such as ``pandas.DataFrame``."""
     kind = type(value)
     package, name = made_by(kind)[0], str(type.__dict__["__qualname__"].__get__(kind))
-    return name if package in ("builtins", "__main__") else f"{package}.{name}"
+    return brief(
+        name if package in ("builtins", "__main__") else f"{package}.{name}", _LONGEST_NAME
+    )
 
 
 def made_by(kind: type) -> tuple[str, str]:
@@ -213,7 +215,7 @@ def describe_value(value: object, *, least: int = 0) -> str:
         parts = _shape_words(value, least)
     except Exception:  # the library's own failure
         parts = ["cannot be looked into"]
-    return ", ".join([name, *parts])
+    return brief(", ".join([name, *parts]), _LONGEST_WORDS)
 
 
 def _shape_words(value: object, least: int) -> list[str]:
@@ -256,7 +258,9 @@ def column_words(frame: Any) -> str:
     names = list(frame.columns[:COLUMNS])
     dtypes = frame.dtypes
     dtypes = dtypes.iloc[:COLUMNS] if hasattr(dtypes, "iloc") else dtypes[:COLUMNS]
-    columns = [f"{name} {dtype}" for name, dtype in zip(names, dtypes, strict=True)]
+    columns = [
+        f"{brief(str(name), _LONGEST)} {dtype}" for name, dtype in zip(names, dtypes, strict=True)
+    ]
     more = len(frame.columns) - len(columns)
     return ", ".join(columns) + (f", … {more:,} more" if more else "")
 

@@ -42,11 +42,16 @@ def _schemas_at(root: Schema, place: Sequence[object]) -> list[Schema]:
 
 
 def _opened(candidates: Iterable[Schema], root: Schema) -> list[Schema]:
-    """Return schemas with references followed, and behind them the members of unions."""
-    opened = [follow_reference(each, root) for each in candidates]
-    for each in opened:  # also those of unions in unions, which are added meanwhile
-        opened += [follow_reference(member, root) for member in each.get("anyOf", ())]
-    return opened
+    """Return schemas with references followed, and behind them the members of unions; each once,
+    since the unions of a recursive type would multiply with every level.
+    """
+    opened, waiting = dict[int, Schema](), list(candidates)
+    for each in waiting:  # also the members of unions in unions, which are added meanwhile
+        found = follow_reference(each, root)
+        if id(found) not in opened:
+            opened[id(found)] = found
+            waiting += found.get("anyOf", ())
+    return list(opened.values())
 
 
 def _step(schema: Schema, part: object) -> Schema | None:

@@ -18,7 +18,6 @@ from typing import Any
 
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.results.cutting import cut_text
-from agent_magics.dispatch.results.outline import is_outline
 from agent_magics.dispatch.results.output import is_cut
 from agent_magics.dispatch.results.values import Types, defines, describe_value
 from agent_magics.protocol.items import InputImage, InputText, map_text
@@ -92,12 +91,12 @@ def refer(value: Any, context: ToolContext, *, was_cut: bool = False) -> str:
     handles = context.handles
     if issubclass(type(value), str):
         name, description = (
-            handles.keep(value, context.reads),
+            handles.keep(value, *context.origin),
             f"the whole text, {len(value):,} characters",
         )
         how = "read_file and grep_files take it as a path"
     else:
-        name = handles.keep_value(value, context.reads)
+        name = handles.keep_value(value, *context.origin)
         description = describe_value(value, least=_LEAST_SIZE)
         how = "it stands for this object in arguments"
     in_code = f"; _{name[1:]} in python code" if "python" in context.turn.functions else ""
@@ -137,11 +136,12 @@ def within_share(
         is_named: whether there is such a line; code gets the value itself.
     """
     cut = replace(output, content=map_text(output.content, lambda text: cut_text(text, share)[0]))
-    was_cut = cut.content != output.content or is_outline(output.text)
+    was_cut = cut.content != output.content or is_cut(output)
     if not is_named or not (was_cut or is_by_reference(output.value)):
         return cut
-    # What converts itself is read as its text.
-    is_text = output.value is None or defines(type(output.value), "to_output")
+    # What converts itself is read as its text, where there is all of that.
+    says_all = defines(type(output.value), "to_output") and not is_cut(output)
+    is_text = output.value is None or says_all
     stored = output.text if is_text else output.value
     return _with_line(cut, refer(stored, context, was_cut=was_cut), output)
 

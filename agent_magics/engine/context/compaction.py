@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 
 from agent_magics.dispatch.context import TurnContext
 from agent_magics.dispatch.pool import POOL
@@ -160,7 +161,9 @@ class Compaction:
         return self._pruned(items, kept)
 
     def _pruned(self, items: Sequence[Item], kept: int, *, unread: bool = False) -> _Shorter:
-        pruned = prune(items, kept, self._context.handles.keep, unread=unread)
+        # Which call read what is not known any more.
+        keep = partial(self._context.handles.keep, reads=(f"{self._context.config.cwd}/",))
+        pruned = prune(items, kept, keep, unread=unread)
         return _Shorter(pruned.items, pruned.count)
 
     async def _replace_old(self, prompt: str, kept: int | None = None) -> _Shorter:

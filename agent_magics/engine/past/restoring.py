@@ -181,8 +181,9 @@ def _recall(conversation: Conversation, done: Done) -> None:
             conversation.know(variables)
         case CellChanged():
             conversation.cell_changes.append(done)
-        case records.ResultKept(name=name, what=what):
-            conversation.handles.restore(name, _source_of(done), what)
+        case records.ResultKept():
+            source = _source_of(done)
+            conversation.handles.restore(done.name, source, done.what, done.reads, done.known)
 
 
 def _source_of(kept: records.ResultKept) -> TextSource | None:

@@ -115,7 +115,7 @@ def _context(
 
     parent = turn_config.parent
     read_rules = partial(rules.read_rules, conversation.agent)
-    conversation.handles.is_forbidden = lambda path: read_rules().is_forbidden(path)
+    conversation.handles.read_rules = read_rules
     return TurnContext(
         session_id=conversation.id,
         turn_id=turn_id,

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Literal
 
 from agent_magics.approval.actions import Action, ActionKind
-from agent_magics.dispatch.context import ToolContext
+from agent_magics.dispatch.context import ToolContext, status_of
 from agent_magics.dispatch.pool import POOL
 from agent_magics.dispatch.results.cutting import cut_text
 from agent_magics.dispatch.results.stored import is_handle
@@ -36,6 +36,8 @@ def _assess(arguments: Mapping[str, Any], ctx: ToolContext) -> list[Action]:
     place = _place(arguments.get("where"), ctx)
     digest = hashlib.sha256(code.encode("utf-8", "surrogatepass")).hexdigest()
     kind, reason = _risk(place, ctx)
+    if place == "scratch":  # it may read all that the sandbox leaves open
+        status_of(ctx).note_reads(str(ctx.cwd))
     # "Always" binds to this very code, never to the tool: the kernel is not sandboxed.
     fingerprint = f"python:{digest}" if place == "live" else f"python:{kind.name}:{digest}"
     first = _first_line(code)
@@ -184,7 +186,7 @@ async def _run_scratch(
 
 def _value_named(ctx: ToolContext, name: str) -> Any:
     if is_handle(name):
-        return ctx.handles.value_of(name)
+        return ctx.kept(name)
     kernel = ctx.turn.live_kernel
     if kernel is None or name not in kernel.namespace:
         raise RespondToModel(

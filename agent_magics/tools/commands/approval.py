@@ -174,9 +174,10 @@ def _forbidden_reads(command: Sequence[str], cwd: Path, ctx: ToolContext) -> Ite
     pieces = dict.fromkeys(islice(names, _MOST_NAMES))
     paths = dict.fromkeys(os.path.normpath(os.path.join(cwd, piece)) for piece in pieces)
     named = [path for path in paths if os.path.exists(path)]
-    status_of(ctx).reads = tuple(map(real_path, named))
+    real = list(map(real_path, named))
+    status_of(ctx).note_reads(real_path(ctx.cwd), real_path(cwd), *real)  # a glob names no file
     judge = judge_of(ctx)
-    for path in dict.fromkeys((*named, *ctx.reads)):
+    for path in dict.fromkeys((*named, *real)):
         if judge.is_withheld(path):
             yield Action(ActionKind.READ, shown_path(path, ctx.cwd), subject=path)
     if next(names, None) is not None and judge.forbids_any:

@@ -121,7 +121,8 @@ def assess_read(arguments: Mapping[str, Any], ctx: ToolContext) -> list[Action]:
     path, literal = resolve_path(written, ctx.cwd), literal_path(written, ctx.cwd)
     judge = judge_of(ctx)
     denied = judge.denied(literal) or judge.denied(path)
-    status_of(ctx).reads = (str(path),)
+    if not is_handle(written):  # whose own reads are noted when it is opened
+        status_of(ctx).note_reads(str(path))
     places = [path, *([literal] if judge.ruled(str(literal)) else [])]
     if denied or any(judge.ruled(str(each)) for each in places):
         ctx.extra.setdefault(_ASKED, {})[ctx.call_id] = path

@@ -5,7 +5,7 @@ bound to all of it, so that a changed description is asked about again.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from agent_magics.dispatch.foreign_schemas.sanitizer import sanitize_parameters
 from agent_magics.dispatch.handlers.dynamic import NOT_STRICT, given_arguments
 from agent_magics.dispatch.registry import ToolHandler, ToolInvocation
 from agent_magics.dispatch.results.json_text import whole_text
-from agent_magics.dispatch.results.stored import HandleStore, is_handle
+from agent_magics.dispatch.results.stored import is_handle
 from agent_magics.dispatch.tool import ToolOptions
 from agent_magics.mcp.client.manager import McpConnectionManager
 from agent_magics.protocol.errors import FatalError, RespondToModel, short_message
@@ -149,7 +149,7 @@ class McpToolHandler(ToolHandler):
         """Call the tool on its server."""
         context, tool = invocation.context, self.card.tool
         callbacks = ContextCallbacks(context, tool.server)
-        arguments = _with_values(invocation.args[0], context.handles)
+        arguments = _with_values(invocation.args[0], context.kept)
         try:
             server = self._manager.server(tool.server)
             result = await server.call_tool(tool.name, arguments, callbacks)
@@ -166,19 +166,19 @@ class McpToolHandler(ToolHandler):
 _KINDS = {"prompt": ActionKind.MCP_ASKING, "approve": ActionKind.MCP_ALLOWED}
 
 
-def _with_values(arguments: Mapping[str, Json], handles: HandleStore) -> dict[str, Any]:
+def _with_values(arguments: Mapping[str, Json], value_of: Callable[[str], Any]) -> dict[str, Any]:
     """Replace references such as ``@r7`` in the arguments, at any depth, by the stored values."""
-    return {name: _value(each, handles) for name, each in arguments.items()}
+    return {name: _value(each, value_of) for name, each in arguments.items()}
 
 
-def _value(given: object, handles: HandleStore) -> Any:
+def _value(given: object, value_of: Callable[[str], Any]) -> Any:
     if isinstance(given, dict):
-        return _with_values(given, handles)
+        return _with_values(given, value_of)
     if isinstance(given, list):
-        return [_value(each, handles) for each in given]
+        return [_value(each, value_of) for each in given]
     if not (isinstance(given, str) and is_handle(given)):
         return given
-    value = handles.value_of(given)
+    value = value_of(given)
     try:
         json.dumps(value)
     except (TypeError, ValueError, RecursionError):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from agent_magics import Agent, Call, ScriptedModel
+from agent_magics import Agent, Call, ScriptedModel, ToolContext, tool
 from agent_magics.exec.launcher_client import shared_launcher
 from agent_magics.protocol.errors import FatalError
 from agent_magics.tools import STRUCTURE
@@ -221,6 +221,91 @@ def test_what_was_kept_before_the_rule_is_not_read_after_it(tmp_path):
             given = {"path": handle} | ({"pattern": "hunter"} if name == "grep_files" else {})
             said = agent.call_sync(name, given)
             assert SECRET not in str(said.content) and "rule" in said.text, name
+
+
+# Ways in which a text of the file comes into a result; FOLDER says that it names a folder alone.
+READINGS = {
+    "its name": ("exec_command", {"cmd": "cat notes.txt"}),
+    "a glob": ("exec_command", {"cmd": "cat no*"}),
+    "a search": ("exec_command", {"cmd": "grep -r hunter ."}),
+    "no word": ("exec_command", {"cmd": "cat $(ls | head -3 | tail -1) $(ls)"}),
+    "from below": ("exec_command", {"cmd": "cat ../n*", "workdir": "sub"}),
+    "a program": ("shell", {"command": ["sh", "show.sh"]}),
+    "scratch": ("python", {"code": "print(open('no' + 'tes.txt').read())", "where": "scratch"}),
+    "a batch": (
+        "batch",
+        {"calls": [{"tool": "grep_files", "arguments": {"pattern": "hunter", "path": "."}}] * 3},
+    ),
+}
+
+
+@tool(mutating=False)
+def doubled(given: list[str], text: str = "") -> list[str]:
+    """Give the texts twice."""
+    return [*given, *given]
+
+
+@tool(mutating=False)
+def read_on(path: str, *, ctx: ToolContext) -> str:
+    """Read all of a file."""
+    return ctx.validate_path(path).read_text()
+
+
+def keep(agent: Agent, cwd: Path, way: str) -> list[str]:
+    """Read the file in one way, and make other results of what was kept; return the names."""
+    (cwd / "sub").mkdir()
+    (cwd / "show.sh").write_text("cat n*", encoding="utf-8")
+    lines = "".join(f"{SECRET} {n} {'x' * 50}\n" for n in range(500))
+    (cwd / "notes.txt").write_text(lines, encoding="utf-8")
+    tool_name, given = READINGS[way]
+    assert "@r1" in agent.call_sync(tool_name, given).text
+    assert SECRET in agent.call_sync("grep_files", {"path": "@r1", "pattern": "hunter"}).text
+    agent.call_sync("batch", {"calls": [{"tool": "read_file", "arguments": {"path": "@r1"}}] * 9})
+    agent.call_sync("read_on", {"path": "@r1"})
+    agent.session.conversation.handles.keep_value([SECRET] * 999, agent_reads(agent))
+    names = list(agent.session.conversation.handles._entries)
+    agent.call_sync("doubled", {"given": names[-1]})
+    return list(agent.session.conversation.handles._entries)
+
+
+def agent_reads(agent: Agent) -> tuple[str, ...]:
+    return agent.session.conversation.handles.reads_of("@r1")
+
+
+OLD = [*TOOLS, doubled, read_on]
+
+
+@pytest.mark.parametrize("way", READINGS)
+def test_what_a_result_was_read_from_is_known_however_it_was_read(tmp_path, way):
+    with Agent(ScriptedModel(["Hello."]), OLD, cwd=tmp_path, approval="never") as agent:
+        agent.run_sync("Hello.")
+        names = keep(agent, tmp_path, way)
+        assert len(names) >= 4
+        id = agent.session.conversation.id
+        rule_for(tmp_path, f"{tmp_path}.other/**")
+        assert SECRET in agent.call_sync("read_file", {"path": "@r1"}).text
+        rule_for(tmp_path, "notes.txt")
+        for name in names:
+            said = agent.call_sync("read_file", {"path": name}).text
+            assert SECRET not in said and "rule" in said, name
+    with Agent.resume(id, ScriptedModel([]), OLD, cwd=tmp_path, approval="never") as agent:
+        for name in names:
+            said = agent.call_sync("read_file", {"path": name}).text
+            assert SECRET not in said and "rule" in said, name
+
+
+@pytest.mark.parametrize("pattern", ["secret/**", "**/*.pem", "notes.*"])
+def test_what_an_older_rule_kept_out_is_not_withheld(tmp_path, pattern):
+    rule_for(tmp_path, pattern)
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "public.txt").write_text("".join(f"open {n}\n" for n in range(9_000)))
+    with Agent(ScriptedModel(["Hello."]), TOOLS, cwd=tmp_path, approval="never") as agent:
+        agent.run_sync("Hello.")
+        assert "@r1" in agent.call_sync("exec_command", {"cmd": "cat p*"}).text
+        assert "open 1" in agent.call_sync("read_file", {"path": "@r1"}).text
+        id = agent.session.conversation.id
+    with Agent.resume(id, ScriptedModel([]), TOOLS, cwd=tmp_path, approval="never") as agent:
+        assert "open 1" in agent.call_sync("read_file", {"path": "@r1"}).text
 
 
 def test_a_rule_that_asks_is_asked_for_a_file_and_kept_out_of_searches(tmp_path, picture):

@@ -1,6 +1,7 @@
 """Schemas of others: one test a rule; any schema at all comes out as the subset that is sent."""
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -228,6 +229,48 @@ def test_references_that_multiply_end():
     }
     defs["L60"] = {"properties": {"a": STRING}}
     assert sanitize_json_schema({"$ref": "#/$defs/L0", "$defs": defs})["type"]
+
+
+MANY = range(5_000)
+LARGE: dict[str, Any] = {
+    "members": {"allOf": [{"properties": {f"k{n}": True for n in range(m, m + 50)}} for m in MANY]},
+    "enum": {"enum": [f"v{n}" for n in MANY]},
+    "alternatives": {"anyOf": [*(False for _ in MANY), STRING]},
+    "required": {"type": "object", "required": ["a" for _ in MANY]},
+    "default": {"default": {f"k{n}": [n] * 5 for n in MANY}},
+    "inner members": {"properties": {"x": {"allOf": [True for _ in MANY]}}},
+    "description": {"description": "word " * 20_000},
+    "types": {"type": ["string" for _ in MANY]},
+}
+
+
+@pytest.mark.parametrize("slashes", [False, True], ids=["merged", "pointed at in many ways"])
+@pytest.mark.parametrize("case", LARGE)
+def test_what_many_refer_to_is_not_looked_at_for_each(case, slashes):
+    def refer(number: int) -> dict[str, Any]:
+        if slashes:
+            return {"$ref": f"#{'/' * number}/$defs/Large"}
+        return {"allOf": [{"$ref": "#/$defs/Large"}, {"title": "x"}]}
+
+    large = {"type": "string", **LARGE[case]}
+    properties = {f"p{number}": refer(number) for number in range(1_000)}
+    start = time.process_time()
+    sanitize_json_schema({"properties": properties, "$defs": {"Large": large}})
+    assert time.process_time() - start < 5
+
+
+def test_the_first_member_of_an_all_of_wins():
+    given = {
+        "allOf": [
+            {"properties": {"a": STRING, "b": STRING}, "required": ["a"]},
+            {"properties": {"a": {"type": "integer"}, "c": STRING}, "required": ["c"]},
+        ],
+        "properties": {"b": {"type": "integer"}},
+    }
+    clean = sanitize_json_schema(given)
+    kinds = {name: each["type"] for name, each in clean["properties"].items()}
+    assert kinds == {"a": "string", "b": "integer", "c": "string"}
+    assert clean["required"] == ["a", "c"]
 
 
 def test_alternatives_of_alternatives_that_go_round_end():

@@ -2,12 +2,13 @@
 
 import itertools
 import time
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import BaseModel, ConfigDict, dataclasses
 
 from agent_magics import Agent, tool
 from agent_magics.dispatch.results.outline import (
@@ -81,6 +82,39 @@ class NoTextRepr:
 @dataclass
 class Node:
     next: Any = None
+
+
+@dataclass(slots=True)
+class SlotNode:
+    next: Any = None
+
+
+@dataclass(slots=True)
+class LowerSlotNode(SlotNode):
+    more: Any = None
+
+
+@dataclasses.dataclass
+class PydanticNode:
+    next: Any = None
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    next: Any = None
+
+
+@dataclass
+class Computed:
+    next: Any
+
+    @property
+    def next(self) -> Any:
+        return self.__dict__["_next"]
+
+    @next.setter
+    def next(self, value: Any) -> None:
+        self.__dict__["_next"] = value
 
 
 def deep(kind: type, levels: int = 100_000) -> Any:
@@ -166,6 +200,51 @@ def test_a_tool_that_returns_it_does_not_end_the_turn(case):
         output = agent.call_sync("give", {})
         assert output.success, output.text
         assert len(output.text) <= BUDGET + 1_000
+
+
+HOLDERS = {
+    "in a dict": Node,
+    "in a slot": SlotNode,
+    "in a lower slot": lambda value: LowerSlotNode(1, value),
+    "in a base's slot": LowerSlotNode,
+    "in a dataclass of pydantic": PydanticNode,
+    "in a model": lambda value: Model(next=value),
+    "under another name": lambda value: Model.model_validate({"other": value}),
+    "computed": Computed,
+}
+
+
+@pytest.mark.parametrize("inside", HOLDERS)
+@pytest.mark.parametrize("case", HOLDERS)
+def test_an_iterator_is_seen_wherever_it_is_held_and_not_run(case, inside):
+    taken = []
+
+    def run() -> Any:
+        taken.append(1)
+        yield 1
+
+    value = HOLDERS[case]([HOLDERS[inside](run())])
+    assert not can_be_written(value)
+    assert to_tool_output(value, BUDGET).text
+    assert not taken
+
+
+@pytest.mark.parametrize("case", HOLDERS.keys() - {"computed"})
+def test_what_holds_data_is_written(case):
+    assert can_be_written([HOLDERS[case](["words"])])
+    assert "words" in to_tool_output(HOLDERS[case](["words"]), BUDGET).text
+
+
+@dataclass
+class Defaults:
+    kind: str = field(default="kind", init=False)
+    call: Any = print
+    count: ClassVar[int] = 1
+
+
+def test_a_field_that_is_the_class_s_is_data():
+    value = Defaults()
+    assert can_be_written(value) and "kind" in to_tool_output(value, BUDGET).text
 
 
 def test_a_repr_that_never_ends_is_not_waited_for(monkeypatch):

@@ -21,6 +21,7 @@ def context(budget=1_000, *, from_code=False):
         handles=HandleStore(),
         output_budget=budget,
         is_from_code=from_code,
+        origin=((), None),
         turn=SimpleNamespace(functions={}),
     )
 
