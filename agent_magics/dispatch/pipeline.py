@@ -167,7 +167,7 @@ class ToolCallRuntime:
             self._of_model.discard(going)
             if is_group:
                 del self._groups[call.call_id]
-        end_turn(going)  # where a call beside this one has ended it, which was cancelled for that
+        end_turn(going)  # also where a call beside this one did, and this one was cancelled
         output = going.output
         going.emit(
             ToolCallCompleted if output.success else ToolCallFailed,

@@ -146,8 +146,7 @@ def as_offered(answer: Answer, scopes: Collection[str] = (), *, takes_edit: bool
     """Return an answer without what its question does not offer, whoever gave it.
 
     A lasting approval that is not offered holds for this call; one for the project for the session,
-    where that is offered. An edit that nobody would apply is a denial: else the call would run as
-    it was.
+    where that is offered. An edit that nobody would apply is a denial: else the call ran as it was.
     """
     decision = answer.decision
     if not decision.startswith("approve"):
