@@ -4,8 +4,8 @@ import asyncio
 import inspect
 import json
 import traceback
-from collections.abc import Callable, Generator
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
@@ -209,7 +209,7 @@ class FunctionToolHandler(ToolHandler):
         if self.options.own:
             return self._output_of(value, context)
         if not may_run_code(value):
-            return with_reference(self._output_of(value, context), context)
+            return self._named(self._output_of(value, context), context)
         return await self._output_in_time(value, context)
 
     async def _output_in_time(self, value: object, context: ToolContext) -> ToolOutput:
@@ -218,7 +218,7 @@ class FunctionToolHandler(ToolHandler):
         working.add_done_callback(forget_error)  # it may end after its time, or after the turn
         done, _ = await asyncio.wait([working], timeout=WORDS_LIMIT)
         if done:  # only then, so that nothing is stored after hooks have seen the output
-            return await run_on_thread(with_reference, working.result(), context)
+            return await run_on_thread(self._named, working.result(), context)
         summary = (
             f"{self.options.name} ran. What it returned ({type_name(value)}) takes more than "
             f"{WORDS_LIMIT:.0f} s to be put into words, so it is not shown."
@@ -226,11 +226,21 @@ class FunctionToolHandler(ToolHandler):
         return ToolOutput(f"{summary}\n{refer(value, context, was_cut=True)}", value=value)
 
     def _output_of(self, value: object, context: ToolContext) -> ToolOutput:
-        try:
+        with self._telling_failure():
             output = to_tool_output(value, context.turn.config.output_budget)
             if output.details and not self.options.own:
                 output = replace(output, details=_plain_details(output.details))
             return output
+
+    def _named(self, output: ToolOutput, context: ToolContext) -> ToolOutput:
+        with self._telling_failure():
+            return with_reference(output, context)
+
+    @contextmanager
+    def _telling_failure(self) -> Iterator[None]:
+        """Tell the model of a result that raises where it is converted or looked at."""
+        try:
+            yield
         except AgentMagicsError:
             raise
         except BaseException as error:  # of an object of the tool's own making
