@@ -218,7 +218,8 @@ class FunctionToolHandler(ToolHandler):
         working.add_done_callback(forget_error)  # it may end after its time, or after the turn
         done, _ = await asyncio.wait([working], timeout=WORDS_LIMIT)
         if done:  # only then, so that nothing is stored after hooks have seen the output
-            return await run_on_thread(self._named, working.result(), context)
+            output: ToolOutput = await run_on_thread(self._named, working.result(), context)
+            return output
         summary = (
             f"{self.options.name} ran. What it returned ({type_name(value)}) takes more than "
             f"{WORDS_LIMIT:.0f} s to be put into words, so it is not shown."
