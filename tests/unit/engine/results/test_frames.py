@@ -108,7 +108,8 @@ def test_times_are_read_or_named(times):
     try:
         frame = read([[time] for time in times], types=["datetime"], names=["col"])
     except RespondToModel as refusal:
-        assert len(str(refusal)) < 400  # noqa: PT017 - or they are read
+        lines = str(refusal).splitlines()
+        assert all(len(line) < 200 for line in lines)  # noqa: PT017 - or they are read
         assert "(col): expected" in str(refusal)  # noqa: PT017
     else:
         assert kinds(frame.assign(**{"and": frame["col"]})) == ["datetime64"]
