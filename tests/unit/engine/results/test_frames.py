@@ -109,8 +109,8 @@ def test_times_are_read_or_named(times):
         frame = read([[time] for time in times], types=["datetime"], names=["col"])
     except RespondToModel as refusal:
         lines = str(refusal).splitlines()
-        assert all(len(line) < 200 for line in lines)  # noqa: PT017 - or they are read
-        assert "(col): expected" in str(refusal)  # noqa: PT017
+        assert all(len(line) < 200 for line in lines)
+        assert "(col): expected" in str(refusal)  # noqa: PT017 - or they are read
     else:
         assert kinds(frame.assign(**{"and": frame["col"]})) == ["datetime64"]
         assert not frame["col"].isna().any()
