@@ -354,6 +354,9 @@ class ToolContext:
     def kept(self, name: str) -> Any:
         """Return a stored result; what this call makes of it was read from the same files.
 
+        Args:
+            name: the result's name, such as "@r1".
+
         Raises:
             RespondToModel: there is no such result, or it is not shown any more.
         """
