@@ -211,8 +211,7 @@ class Job:
         if all(each is None for each in decided):
             return
         chosen = sorted(random.Random(source.count).sample(range(source.count), SAMPLE))
-        rows = map(source.each, [chosen], [self.plan.prompt.names])  # reads as `_next` takes them
-        await self._ask_sample(chosen, rows)
+        await self._ask_sample(chosen, partial(source.each, chosen, self.plan.prompt.names))
         if limit is None or self.progress.unpriced or self.stopped or not self._known():
             return
         if self._quote(source.count, 1.0, limit).cost > limit:
@@ -223,10 +222,14 @@ class Job:
                 self._limit = None
                 await self._put(quote)
 
-    async def _ask_sample(self, chosen: Sequence[int], rows: Iterator[list[Row]]) -> None:
+    async def _ask_sample(self, chosen: Sequence[int], read: Callable[[], list[Row]]) -> None:
         """Ask about the rows of a sample, which are then asked no more."""
+
+        def batches() -> Iterator[tuple[Sequence[int], list[Row]]]:
+            yield chosen, read()  # on the thread of its own that takes it
+
         limit, self._limit = self._limit, None  # the person is asked once, after the whole sample
-        await self._run(zip([chosen], rows, strict=False))
+        await self._run(batches())
         self._limit = limit
         self._sampled = frozenset(chosen) - self._left_out
 

@@ -99,12 +99,15 @@ class ChangedFiles:
         return self._journal
 
     def following(self, session_id: str) -> "ChangedFiles":
-        """Return those of the conversation that follows in this kernel, with their own journal."""
-        next_ones = copy(self)
-        next_ones._earlier = [*filter(None, [self._journal]), *self._earlier]
-        next_ones._session_id, next_ones._journal = session_id, None
-        next_ones.past, next_ones.turns, next_ones.changed = (), (), set()
-        return next_ones
+        """Return the file changes of the conversation that takes this one's place in the kernel.
+
+        It has a journal of its own; running turns, reviews and writers go on.
+        """
+        following = copy(self)
+        following._earlier = [*filter(None, [self._journal]), *self._earlier]
+        following._session_id, following._journal = session_id, None
+        following.past, following.turns, following.changed = (), (), set()
+        return following
 
     def journal_to_undo(self, cwd: Path) -> ChangeJournal:
         """Return this conversation's journal, or if it is empty that of the last ended one."""

@@ -317,7 +317,7 @@ def describe(
     for change in changes:
         if change.before == change.after:
             continue
-        if change.path in holding and _is_of_a_folder(change):  # what is in it is listed
+        if change.path in holding and _makes_or_removes_folder(change):  # listed by what is in it
             continue
         seen = change, (authors or {}).get(change.path, "")
         earlier = known.get(change.path)
@@ -338,7 +338,7 @@ def _diff(change: PathChange, cwd: Path, content: Content) -> FileDiff:
     return replace(diff, note="; ".join(filter(None, (diff.note, "cannot be undone"))))
 
 
-def _is_of_a_folder(change: PathChange) -> bool:
+def _makes_or_removes_folder(change: PathChange) -> bool:
     return {change.before.kind, change.after.kind} == {"folder", "absent"}
 
 

@@ -145,7 +145,7 @@ class BatchJob(Job):
             if isinstance(self.plan.source, Held):
                 await super()._sample()
             elif len(first := await self._unless_stopped(self._read_first) or []) > SAMPLE:
-                await self._ask_sample(range(SAMPLE), iter([first[:SAMPLE]]))
+                await self._ask_sample(range(SAMPLE), lambda: first[:SAMPLE])
         finally:
             self.is_direct = False
 

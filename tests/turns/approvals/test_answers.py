@@ -1,33 +1,13 @@
 """What an answer holds is taken where its question offers it, and nowhere left out in silence."""
 
-from dataclasses import dataclass
-
 import pytest
 
 from agent_magics import Call, ToolContext, tool
 from agent_magics.config_files.places import user_rules_file
 from agent_magics.protocol.events import ApprovalDecided, ToolCallFailed
 from tests.support.needs import require
+from tests.support.person import Person, Reply
 from tests.support.turns import of_kind, scripted
-
-
-@dataclass
-class Reply:
-    decision: str
-    edited_text: str | None = None
-    edited_arguments: object = None
-
-
-class Person:
-    """Answers questions in turn, the last answer again and again, and remembers them."""
-
-    def __init__(self, *answers):
-        self.asked = []
-        self._answers = list(answers)
-
-    def __call__(self, question):
-        self.asked.append(question)
-        return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 import pytest
 
@@ -22,17 +21,10 @@ from agent_magics.files import locks
 from agent_magics.protocol.events import ApprovalDecided, ApprovalRequested, ToolCallChanged
 from agent_magics.records.places import rollout_folder
 from tests.support.needs import require
+from tests.support.person import Person, Reply
 from tests.support.turns import PATIENCE, of_kind, scripted
 
 TOUCH = {"command": ["touch", "made"]}
-
-
-@dataclass
-class Reply:
-    decision: str
-    feedback: str = ""
-    edited_text: str | None = None
-    edited_arguments: object = None
 
 
 @pytest.fixture
@@ -58,18 +50,6 @@ def rule(permission, pattern, decision, **more):
     fields = {"permission": permission, "pattern": pattern, "decision": decision, **more}
     lines = [f"{key} = {json.dumps(value)}" for key, value in fields.items()]
     return "\n".join(["[[rule]]", *lines, ""])
-
-
-class Person:
-    """Answers questions in turn and remembers them."""
-
-    def __init__(self, *answers):
-        self.asked = []
-        self._answers = list(answers)
-
-    def __call__(self, question):
-        self.asked.append(question)
-        return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
 
 
 def agent_with(person, *turns, policy="untrusted", tools=("shell",), **options):

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from dataclasses import dataclass
 
 import pytest
 
@@ -15,14 +14,8 @@ from agent_magics.protocol.events import (
     ToolCallRunning,
 )
 from agent_magics.protocol.ops import Answer
+from tests.support.person import Reply
 from tests.support.turns import assert_valid, of_kind, outputs, scripted
-
-
-@dataclass
-class Reply:
-    decision: str
-    feedback: str = ""
-    edited_arguments: object = None
 
 
 @pytest.fixture(autouse=True)
