@@ -1,19 +1,14 @@
 """Makes unified diffs of changed files, and counts their lines."""
 
-import difflib
-import re
 from dataclasses import dataclass
 from itertools import pairwise
 
 from agent_magics.file_history.states import PathState
 from agent_magics.files.paths import diff_name, printable
+from agent_magics.text.differences import hunks_of
 
-# Lines of the differing part that are compared line by line; a longer part is shown as replaced.
-_MOST_COMPARED = 4_000
 _MOST_SHOWN = 2 * 1024 * 1024  # bytes of one file
-_CONTEXT = 3
 _NO_END = "\n\\ No newline at end of file"
-_HEADER = re.compile(r"^@@ -(\d+)(,\d+)? \+(\d+)(,\d+)? @@")
 _KINDS = {"link": "120000", "other": "special"}
 
 
@@ -57,7 +52,7 @@ def file_diff(
     title = f"diff --git {a} {b}\n{head}"
     if why:
         return FileDiff(f"{title}Files {old_name} and {new_name} differ\n", None, None, why)
-    lines = _compare(texts[0].lines, texts[1].lines)
+    lines = hunks_of(texts[0].lines, texts[1].lines)
     added = sum(1 for line in lines if line.startswith("+"))
     removed = sum(1 for line in lines if line.startswith("-"))
     body = "".join(f"{line}\n" for line in [f"--- {old_name}", f"+++ {new_name}", *lines])
@@ -119,35 +114,3 @@ def _text_of(state: PathState, data: bytes | None) -> _DiffedText:
     else:
         lines.pop()
     return _DiffedText(lines)
-
-
-def _compare(old: list[str], new: list[str]) -> list[str]:
-    """Return the hunks of a diff; common lines at both ends are skipped first."""
-    start, most = 0, min(len(old), len(new))
-    while start < most and old[start] == new[start]:
-        start += 1
-    end = 0
-    while end < most - start and old[-1 - end] == new[-1 - end]:
-        end += 1
-    first = max(0, start - _CONTEXT)
-    rest = max(0, end - _CONTEXT)
-    a, b = old[first : len(old) - rest], new[first : len(new) - rest]
-    if len(a) + len(b) > _MOST_COMPARED:
-        changed_a, changed_b = old[start : len(old) - end], new[start : len(new) - end]
-        sizes = (_range(start, len(changed_a)), _range(start, len(changed_b)))
-        head = "@@ -{} +{} @@".format(*sizes)
-        return [head, *(f"-{line}" for line in changed_a), *(f"+{line}" for line in changed_b)]
-    lines = list(difflib.unified_diff(a, b, n=_CONTEXT, lineterm=""))[2:]
-    return [_shifted(line, first) if line.startswith("@@") else line for line in lines]
-
-
-def _range(start: int, length: int) -> str:
-    return f"{start + 1 if length else start},{length}"
-
-
-def _shifted(header: str, by: int) -> str:
-    found = _HEADER.match(header)
-    if found is None or not by:
-        return header
-    old, new = int(found[1]) + by, int(found[3]) + by
-    return f"@@ -{old}{found[2] or ''} +{new}{found[4] or ''} @@"

@@ -4,7 +4,6 @@ Law: the old text is the whole file or occurs once in it. As in every patch, lin
 belong to the file; whether the last line has one is determined by the new text.
 """
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -12,6 +11,7 @@ from agent_magics.patch.files import TextFile
 from agent_magics.patch.grammar import AddFile, Chunk
 from agent_magics.patch.match import Edit, match_chunks, with_plain_signs
 from agent_magics.protocol.errors import RespondToModel
+from agent_magics.text.differences import changed_lines
 
 _MOST_PLACES = 8  # listed in a message
 
@@ -149,13 +149,13 @@ def _matched(text: TextFile, old: str, new: str, operation: ReplaceText) -> Repl
 
 def _chunk_lines(old: Sequence[str], new: Sequence[str]) -> tuple[tuple[str, str], ...]:
     lines: list[tuple[str, str]] = []
-    for tag, i, j, k, m in difflib.SequenceMatcher(None, old, new).get_opcodes():
-        if tag == "equal":
-            lines += ((" ", line) for line in old[i:j])
-        else:
-            lines += (("-", line) for line in old[i:j])
-            lines += (("+", line) for line in new[k:m])
-    return tuple(lines)
+    end = 0
+    for first, last, start, stop in changed_lines(old, new):
+        lines += ((" ", line) for line in old[end:first])
+        lines += (("-", line) for line in old[first:last])
+        lines += (("+", line) for line in new[start:stop])
+        end = last
+    return (*lines, *((" ", line) for line in old[end:]))
 
 
 def _replaced(
@@ -191,10 +191,7 @@ def _with_pieces(text: str, places: Sequence[int], length: int, new: str) -> str
 
 def differences(old: Sequence[str], new: Sequence[str], first: int = 0) -> list[Edit]:
     """Return the edits that turn lines `old` into `new`; `first` is the position of `old`."""
-    codes = difflib.SequenceMatcher(None, old, new).get_opcodes()
-    return [
-        Edit(first + i, first + j, tuple(new[k:m])) for tag, i, j, k, m in codes if tag != "equal"
-    ]
+    return [Edit(first + i, first + j, tuple(new[k:m])) for i, j, k, m in changed_lines(old, new)]
 
 
 def _spans(

@@ -6,7 +6,6 @@ project's notes are used only while they are those that the person trusted, or t
 into them since under the approval policy.
 """
 
-import difflib
 import os
 import re
 import secrets
@@ -26,6 +25,7 @@ from agent_magics.project.fingerprints import Anchor, Fingerprints
 from agent_magics.project.texts import decode_text, names_in, opened
 from agent_magics.protocol.errors import FatalError, RespondToModel, clause
 from agent_magics.text.brief import brief
+from agent_magics.text.differences import unified_diff
 from agent_magics.text.invisible import clean_text
 from agent_magics.text.secrets import KEY_SHAPES
 
@@ -360,12 +360,6 @@ def _day(seconds: float) -> str:
 
 
 def _diff(name: str, before: bytes | None, after: str | None) -> str:
-    old = (before or b"").decode("utf-8", "replace").splitlines()
-    lines = difflib.unified_diff(
-        old,
-        (after or "").splitlines(),
-        "/dev/null" if before is None else name,
-        "/dev/null" if after is None else name,
-        lineterm="",
-    )
-    return "\n".join(lines) + "\n"
+    old_name = "/dev/null" if before is None else name
+    new_name = "/dev/null" if after is None else name
+    return unified_diff((before or b"").decode("utf-8", "replace"), after or "", old_name, new_name)

@@ -4,7 +4,6 @@ Law: a page restores a cell only where it reads as the agent left it (``rewind.t
 that the person has typed since is lost. Nothing of this is saved, so it ends with the kernel.
 """
 
-import difflib
 from dataclasses import asdict
 from threading import Lock
 
@@ -13,6 +12,7 @@ from agent_magics.kernel.lab.cell_ways import CellWay, ways_of
 from agent_magics.kernel.lab.link import Data, LabLink
 from agent_magics.protocol.events import CellChanged
 from agent_magics.protocol.items import Json
+from agent_magics.text.differences import hunks_of
 
 _MOST_DIFF = 50_000  # characters
 _MOST_CHANGES = 1_000
@@ -73,8 +73,7 @@ class CellReviews:
 
 
 def _described(way: CellWay) -> dict[str, Json]:
-    before, after = (way.wanted or "").splitlines(), (way.now or "").splitlines()
-    diff = "\n".join(list(difflib.unified_diff(before, after, lineterm=""))[2:])
+    diff = "\n".join(hunks_of((way.wanted or "").splitlines(), (way.now or "").splitlines()))
     if len(diff) > _MOST_DIFF:
         diff = f"{diff[:_MOST_DIFF]}\n… {len(diff) - _MOST_DIFF:,} characters more …"
     return {"way": asdict(way), "diff": diff}

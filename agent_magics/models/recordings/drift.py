@@ -1,13 +1,12 @@
 """Compares tool outputs of this run with the recorded ones, ignoring volatile parts."""
 
-import difflib
 import itertools
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 
 from agent_magics.models.recordings.redaction import Hider
 from agent_magics.text.brief import brief
+from agent_magics.text.differences import changed_lines
 
 # Patterns of text that differs from run to run, and their placeholders, applied in this order. None
 # matches next to braces, so that one replacement does not affect the next.
@@ -59,8 +58,6 @@ _VOLATILE = tuple(
 # Limits of a displayed difference: changed lines of one call, characters of one line.
 SHOWN_LINES = 6
 SHOWN_WIDTH = 120
-# The most steps of comparing two texts by difflib: about a fifth of a second.
-MOST_STEPS = 4_000_000
 
 
 _HIDE_KEYS = Hider(literals=False)
@@ -94,30 +91,6 @@ def short_diff(expected: str, actual: str) -> str:
             changes += [] if new is None else [f"+{_cut(new, begin)}"]
     shown = _first_of_both(changes)
     return "\n".join([*shown, *(["…"] if len(shown) < len(changes) else [])])
-
-
-def changed_lines(before: Sequence[str], after: Sequence[str]) -> list[tuple[int, int, int, int]]:
-    """Return the ranges of differing lines, as (first, last, start, stop); a single range where
-    finding what is equal within it would take long.
-    """
-    first = _common(before, after)
-    end = _common(before[first:][::-1], after[first:][::-1])
-    old, new = before[first : len(before) - end], after[first : len(after) - end]
-    # Each block of equal lines looks at all pairs of equal lines again.
-    counts = Counter(new)
-    steps = (len(old) + sum(counts[line] for line in old)) * min(len(old), len(new))
-    if steps > MOST_STEPS:
-        return [(first, first + len(old), first, first + len(new))]
-    codes = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
-    return [
-        (first + i, first + j, first + k, first + m) for tag, i, j, k, m in codes if tag != "equal"
-    ]
-
-
-def _common(before: Sequence[str], after: Sequence[str]) -> int:
-    """Return how many lines are equal at the beginning."""
-    pairs = enumerate(zip(before, after, strict=False))
-    return next((n for n, (old, new) in pairs if old != new), min(len(before), len(after)))
 
 
 def _first_of_both(changes: Sequence[str]) -> list[str]:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from agent_magics.models.base import ItemDone
 from agent_magics.models.recordings.cleaning import sse_bytes
-from agent_magics.models.recordings.drift import changed_lines
 from agent_magics.models.recordings.format import (
     Exchange,
     RecordedAnswer,
@@ -26,6 +25,7 @@ from agent_magics.protocol.items import (
     json_object,
 )
 from agent_magics.text.brief import number_of
+from agent_magics.text.differences import changed_lines
 
 ENDINGS = {
     "error": "an error",

@@ -3,7 +3,6 @@
 Each change is one step of the notebook's own undo, shown to the person beforehand as a diff.
 """
 
-import difflib
 import re
 import uuid
 from collections.abc import Mapping
@@ -18,6 +17,7 @@ from agent_magics.protocol.errors import RespondToModel, full_message
 from agent_magics.protocol.events import CellChanged, PatchApplyEnd
 from agent_magics.protocol.items import InputImage, InputText, Json
 from agent_magics.protocol.tools import ToolOutput
+from agent_magics.text.differences import unified_diff
 from agent_magics.text.line_ends import with_newlines
 from agent_magics.tools.notebook.cells import document_of
 
@@ -86,10 +86,7 @@ def _known(cell_id: str, version: str, ctx: ToolContext) -> str:
 
 
 def _diff(before: str, after: str, name: str) -> str:
-    lines = difflib.unified_diff(
-        before.splitlines(), after.splitlines(), f"cell {name}", f"cell {name}", lineterm=""
-    )
-    return "\n".join(lines) + "\n"
+    return unified_diff(before, after, f"cell {name}", f"cell {name}")
 
 
 # -- the tools ------------------------------------------------------------------------------------

@@ -135,7 +135,7 @@ def test_a_denial_without_words_says_not_to_try_again(act):
 
 @pytest.mark.parametrize("edited", ['{"what": "y", "times": "3"}', {"what": "y", "times": 3}])
 def test_edited_arguments_are_checked_and_run(act, acts, edited):
-    result = asking(act, lambda q: Reply("approve", "", edited)).run_sync("Go")
+    result = asking(act, lambda q: Reply("approve", edited_arguments=edited)).run_sync("Go")
     assert acts == ["yyy"]
     told, _, output = result.calls[0].output.partition("\n")
     assert told.startswith("The person changed the arguments to: ")
@@ -143,7 +143,7 @@ def test_edited_arguments_are_checked_and_run(act, acts, edited):
 
 
 def test_edited_arguments_that_do_not_fit_are_told(act, acts):
-    result = asking(act, lambda q: Reply("approve", "", '{"what": []}')).run_sync("Go")
+    result = asking(act, lambda q: Reply("approve", edited_arguments='{"what": []}')).run_sync("Go")
     assert acts == []
     assert "what: expected a string" in result.calls[0].output
 
@@ -155,7 +155,7 @@ def test_an_edited_patch_is_what_is_applied(tmp_path):
         "Ok.",
         tools=["apply_patch"],
         approval="untrusted",
-        on_question=lambda q: Reply("approve", "", {"patch": patch.format("b")}),
+        on_question=lambda q: Reply("approve", edited_arguments={"patch": patch.format("b")}),
     )
     agent.run_sync("Go")
     assert not (tmp_path / "a.txt").exists()
