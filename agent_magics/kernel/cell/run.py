@@ -208,9 +208,6 @@ class CellRun:
         self._lab.askers.pop(self._turn_id, None)
         for which in self._asked_pages:
             self._lab.give_up(which)
-        if self._foot is not None:
-            self._foot.end()
-            self._foot = None
         if self._console is not None:
             self._console.clear_activity()
         self._outputs.finish()
@@ -221,6 +218,9 @@ class CellRun:
                 self._show_helper(helper)
             self._publisher.draw_on(self._lab.pages, self._asker.client)
             self._lab.keep(self._asker.cell, self._publisher.shown)
+        if self._foot is not None:
+            self._foot.end()  # now that all is drawn: who sees the line go may save the notebook
+            self._foot = None
         self._session_updates.begin()
 
     @property

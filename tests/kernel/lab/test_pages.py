@@ -136,6 +136,24 @@ def test_a_question_that_no_page_draws_is_typed_in(kernel: Kernel) -> None:
     kernel.run(f"{HOST}.widgets_work = True")
 
 
+def test_the_line_at_the_foot_goes_when_all_is_drawn(kernel: Kernel) -> None:
+    """Who sees it go may save the notebook."""
+    kernel.run(scripted(*["Call('python', {'code': '1 + 1'})"] * 3, DONE))
+    shown: list[str] = []
+
+    def note(message: dict[str, Any]) -> None:
+        page(message)
+        if message["msg_type"] in ("display_data", "update_display_data"):
+            shown.append("output")
+        elif page.heard and page.heard[-1].get("done"):
+            shown.append("end of the line")
+
+    with LabPage(kernel) as page:
+        kernel.run(AGENT, on_message=note, **NOTEBOOK)
+    assert shown.index("end of the line") > 5
+    assert "output" not in shown[shown.index("end of the line") :]
+
+
 def test_a_page_that_comes_later_is_shown_what_stands_in_the_cell(kernel: Kernel) -> None:
     kernel.run(scripted(f"['I look.', {CODE}]", DONE))
     page = LabPage(kernel)
