@@ -1,4 +1,4 @@
-"""Shared by turn tests: an agent with a script, and queries about its events."""
+"""Shared by turn tests: an agent with a script, a person who answers it, and queries about its events."""
 
 import asyncio
 import os
@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -146,3 +147,25 @@ def run_script(code: str, *flags: str) -> str:
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     return done.stdout
+
+
+@dataclass
+class Reply:
+    """An answer with more than its decision, as `on_question` may return it."""
+
+    decision: str
+    feedback: str = ""
+    edited_text: str | None = None
+    edited_arguments: object = None
+
+
+class Person:
+    """Answers questions in turn, the last answer again and again, and remembers the questions."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.asked: list[Any] = []
+        self._answers = list(answers)
+
+    def __call__(self, question: Any) -> Any:
+        self.asked.append(question)
+        return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]

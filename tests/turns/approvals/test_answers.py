@@ -6,8 +6,7 @@ from agent_magics import Call, ToolContext, tool
 from agent_magics.config_files.places import user_rules_file
 from agent_magics.protocol.events import ApprovalDecided, ToolCallFailed
 from tests.support.needs import require
-from tests.support.person import Person, Reply
-from tests.support.turns import of_kind, scripted
+from tests.support.turns import Person, Reply, of_kind, scripted
 
 
 @pytest.fixture

@@ -21,8 +21,7 @@ from agent_magics.files import locks
 from agent_magics.protocol.events import ApprovalDecided, ApprovalRequested, ToolCallChanged
 from agent_magics.records.places import rollout_folder
 from tests.support.needs import require
-from tests.support.person import Person, Reply
-from tests.support.turns import PATIENCE, of_kind, scripted
+from tests.support.turns import PATIENCE, Person, Reply, of_kind, scripted
 
 TOUCH = {"command": ["touch", "made"]}
 

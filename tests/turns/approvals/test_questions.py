@@ -14,8 +14,7 @@ from agent_magics.protocol.events import (
     ToolCallRunning,
 )
 from agent_magics.protocol.ops import Answer
-from tests.support.person import Reply
-from tests.support.turns import assert_valid, of_kind, outputs, scripted
+from tests.support.turns import Reply, assert_valid, of_kind, outputs, scripted
 
 
 @pytest.fixture(autouse=True)
