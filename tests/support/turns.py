@@ -1,4 +1,4 @@
-"""Shared by turn tests: an agent with a script, a person who answers it, and queries about its events."""
+"""Shared by turn tests: an agent with a script, its person, and queries about its events."""
 
 import asyncio
 import os
