@@ -252,7 +252,7 @@ def test_of_an_edited_call_the_call_that_runs_is_recorded(decision, tmp_path):
         result = agent.run_sync("Go.")
         (tmp_path / "b.txt").unlink()
         [event] = of_kind(result, ApprovalDecided)
-        return replace(event, turn_id="", at=0.0), agent.session.conversation.store.grants
+        return replace(event, seq=0, turn_id="", at=0.0), agent.session.conversation.store.grants
 
     edited = {"path": "b.txt", "content": "x"}
     assert decided("a.txt", Reply(decision, edited_arguments=edited)) == decided("b.txt", decision)
