@@ -130,15 +130,13 @@ class ReadRules:
         if any(map(self.is_forbidden, reads)):
             return True
         folders = [os.path.normpath(path) for path in reads if path.endswith("/")]
-        for pattern in self.forbidden if folders else ():
+        # Which files there were is not known any more: what a pattern may match counts.
+        for pattern in [each for each in self.forbidden if folders and each not in known]:
             start, rest = split_pattern(pattern, self.folder)
             places = (start, real_path(start))
-            # Which files there were is not known any more: what the pattern may match counts.
-            if pattern not in known and any(
-                is_below(place, folders) or (rest and is_below(folder, places))
-                for place in places
-                for folder in folders
-            ):
+            if any(is_below(place, folders) for place in places):
+                return True
+            if rest and any(is_below(folder, places) for folder in folders):
                 return True
         return False
 

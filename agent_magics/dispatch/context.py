@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from agent_magics.approval.read_rules import ReadRules
 from agent_magics.dispatch.catalog.offer import ToolOffer
 from agent_magics.dispatch.results.json_text import plain_object
-from agent_magics.dispatch.results.stored import HandleStore, is_handle
+from agent_magics.dispatch.results.sources import TextSource
+from agent_magics.dispatch.results.stored import HandleStore, Origin, is_handle
 from agent_magics.dispatch.results.values import plain_text
 from agent_magics.dispatch.status import CallStatus, TurnStop
 from agent_magics.dispatch.turn import (
@@ -151,6 +152,32 @@ class TurnContext:
     extra: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class CallResults:
+    """The stored results for one call: its reads and its hooks hold for what it stores, too."""
+
+    _store: HandleStore
+    _status: CallStatus
+
+    def keep(self, text: str | TextSource) -> str:
+        """See `HandleStore.keep`."""
+        return self._store.keep(text, Origin(self._status.reads, self._status.held))
+
+    def keep_value(self, value: object) -> str:
+        """See `HandleStore.keep_value`."""
+        return self._store.keep_value(value, Origin(self._status.reads, self._status.held))
+
+    def value_of(self, name: str) -> Any:
+        """See `HandleStore.value_of`."""
+        self._status.note_reads(*self._store.reads_of(name))
+        return self._store.value_of(name)
+
+    def path_of(self, name: str) -> Path:
+        """See `HandleStore.path_of`."""
+        self._status.note_reads(*self._store.reads_of(name))
+        return self._store.path_of(name)
+
+
 class ToolContext:
     """One call's view of its turn, for a tool with a parameter annotated `ToolContext`.
 
@@ -225,16 +252,6 @@ class ToolContext:
     def is_late(self) -> bool:
         """Whether the call's time limit has passed."""
         return self.clock is not None and self.clock.is_late
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """The files and folders that the call may read, as absolute paths without symlinks."""
-        return self._status.reads
-
-    @property
-    def origin(self) -> tuple[tuple[str, ...], list[str] | None]:
-        """What `HandleStore.keep` is told of the call: its `reads`, and where held results go."""
-        return self._status.reads, self._status.held
 
     @property
     def writes(self) -> tuple[str, ...]:
@@ -316,9 +333,9 @@ class ToolContext:
         return self.turn.processes
 
     @property
-    def handles(self) -> HandleStore:
+    def handles(self) -> CallResults:
         """The stored results of this conversation, such as ``@r7``."""
-        return self.turn.handles
+        return CallResults(self.turn.handles, self._status)
 
     @property
     def output_budget(self) -> int:
@@ -341,7 +358,6 @@ class ToolContext:
         if is_handle(path):
             if mode == "write":
                 raise RespondToModel(f"{path} is a kept result: it can be read, not written.")
-            self._status.note_reads(*self.handles.reads_of(path))
             return self.handles.path_of(path)
         found = self.turn.validate_path(path, "judged" if self._status.judged else mode)
         if not self._status.judged and self.turn.read_rules().decision(str(found)) in (
@@ -350,18 +366,6 @@ class ToolContext:
         ):
             raise RespondToModel(f"{path} may not be touched ({mode}): a rule is about reading it.")
         return found
-
-    def kept(self, name: str) -> Any:
-        """Return a stored result; what this call makes of it was read from the same files.
-
-        Args:
-            name: the result's name, such as "@r1".
-
-        Raises:
-            RespondToModel: there is no such result, or it is not shown any more.
-        """
-        self._status.note_reads(*self.handles.reads_of(name))
-        return self.handles.value_of(name)
 
     def emit(self, kind: type[Event], **fields: object) -> None:
         """Emit an event of this call; `call_id` is filled in.

@@ -157,7 +157,7 @@ class Hooks:
         call.output = await self._seen(call)
         if held:
             passes = call.output.content == whole.content
-            await run_on_thread(call.context.handles.settle, held, passes)
+            await run_on_thread(call.turn.handles.settle, held, passes)
 
     async def change(self, call: CallInProgress) -> bool:
         """Apply the hooks' changes to a call, checked; return whether there were any.
@@ -201,7 +201,7 @@ class Hooks:
                 raise TurnAbort(_sentence(method, "stopped it", answer))
             if isinstance(answer, Block):
                 return _withheld(seen.tool, _sentence(method, "withholds it", answer))
-            if answer is not None and answer != output.text:
+            if not (answer is None or (type(answer) is str and answer == output.text)):
                 output = _replaced(output, answer, context.output_budget)
         return output
 

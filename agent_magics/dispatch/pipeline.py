@@ -21,7 +21,7 @@ from agent_magics.dispatch.results.cutting import encodable
 from agent_magics.dispatch.router import ToolRouter
 from agent_magics.dispatch.stages.orchestrator import ToolOrchestrator
 from agent_magics.dispatch.stages.stored_outputs import within_share
-from agent_magics.protocol.errors import RespondToModel, full_message
+from agent_magics.protocol.errors import FatalError, RespondToModel, TurnAbort, full_message
 from agent_magics.protocol.events import (
     ToolCallCompleted,
     ToolCallFailed,
@@ -152,16 +152,18 @@ class ToolCallRuntime:
             self._groups[call.call_id] = CallLock()
         try:
             await self.dispatch(going)
-        except asyncio.CancelledError:
+        except (TurnAbort, FatalError):
+            raise
+        except BaseException as error:
             # Work on another thread cannot be cancelled; it looks at `ctx.cancelled`.
             going.status.cancel()
             if self._turn.stop.error is None:
                 if call.parent_call_id in self._groups:  # which goes on without this call
                     leave_place(going)
+                if isinstance(error, (SystemExit, KeyboardInterrupt)):
+                    # Raised for instance by a program's handler: it would end the engine's loop.
+                    raise RuntimeError(f"{call.tool_name} raised {type(error).__name__}") from error
                 raise
-        except (SystemExit, KeyboardInterrupt) as error:
-            # Raised for instance by a person's `assess`: either would end the engine's loop.
-            raise RuntimeError(f"{call.tool_name} raised {type(error).__name__}") from error
         finally:
             going.status.permit = None  # the permit and the call hold each other
             self._of_model.discard(going)
@@ -213,6 +215,7 @@ def leave_place(call: CallInProgress) -> None:
     """
     if call.place is not None:
         call.place.leave()
+        call.place = None
 
 
 def fit_share(call: CallInProgress) -> None:

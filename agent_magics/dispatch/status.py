@@ -86,27 +86,35 @@ class TurnStop:
 
     def __init__(self) -> None:
         self.error: TurnAbort | FatalError | None = None
-        self._watched: list[asyncio.Task[Any]] = []
+        self._watched: list[tuple[str, asyncio.Task[Any]]] = []
 
-    async def watch(self, work: Coroutine[Any, Any, R]) -> R:
-        """Await a nested call or a question of a tool; one that ends the turn cancels the others.
+    async def watch(self, id: str, work: Coroutine[Any, Any, R]) -> R:
+        """Await a nested call, a question of a tool, or the model; `end` may cancel it.
+
+        Its `id` begins with that of the call around it, and a dot.
 
         Raises:
             CancelledError: another one has ended the turn.
         """
         task = asyncio.current_task()
         assert task is not None  # whoever awaits this
-        self._watched.append(task)
+        self._watched.append((id, task))
         try:
             if self.error is not None:  # no `except Exception` goes on after a second error
                 work.close()
                 raise asyncio.CancelledError
             return await work
         except (TurnAbort, FatalError) as error:
-            if self.error is None:
-                self.error = error
-                for other in {*self._watched} - {task}:
-                    other.cancel()
+            self.end(id, error)
             raise
         finally:
-            self._watched.remove(task)
+            self._watched.remove((id, task))
+
+    def end(self, id: str, error: TurnAbort | FatalError) -> None:
+        """End the turn: cancel all that is watched, but the calls around `id`, which hear of it."""
+        if self.error is not None:
+            return
+        self.error = error
+        for other, task in self._watched:
+            if task is not asyncio.current_task() and not id.startswith(f"{other}."):
+                task.cancel()

@@ -94,7 +94,7 @@ class NotebookAgents:
         if "mcp." in info.raw_cell and not self.live_kernel.running:
             self._bind_mentioned()
         if agent is not None and "_r" in info.raw_cell and not self.live_kernel.running:
-            self.live_kernel.bind_kept(info.raw_cell, agent.session.conversation.handles)
+            self.live_kernel.bind_kept(info.raw_cell, agent.session.conversation.handles.value_of)
 
     def _bind_mentioned(self) -> None:
         """Bind `mcp` for a cell that names it before any agent has run."""

@@ -85,7 +85,7 @@ class Consent:
         otherwise: str = "",
         takes_edit: bool = False,
     ) -> Answer:
-        """Ask for approval and return the approving answer.
+        """Ask for approval and return the approving answer, which `keep` records.
 
         Args:
             invocation: the call.
@@ -99,10 +99,10 @@ class Consent:
             TurnAbort: the person ended the turn instead.
         """
         answer = await self._put(invocation, requirement, takes_edit)
-        self._record_answer(invocation, requirement, answer)
-        if answer.decision == "abort":
-            raise TurnAbort(f"stopped at the question about {invocation.call.tool_name}")
         if not answer.decision.startswith("approve"):
+            self._record_answer(invocation, requirement, answer)
+            if answer.decision == "abort":
+                raise TurnAbort(f"stopped at the question about {invocation.call.tool_name}")
             self._store.denied_in_a_row += 1
             denial = f"{otherwise} {answer.feedback}" if otherwise else _denial(invocation, answer)
             raise RespondToModel(denial)
@@ -141,10 +141,19 @@ class Consent:
         return None if self._store.asker else self._rules
 
     async def keep(
-        self, invocation: ToolInvocation, requirement: NeedsApproval, decision: str
+        self,
+        invocation: ToolInvocation,
+        requirement: NeedsApproval,
+        answer: Answer,
+        edited: NeedsApproval | None = None,
     ) -> None:
-        """Store a lasting answer: as a project rule where one can express it, else as a grant."""
-        proposed = _rule_of(requirement, decision)
+        """Record an approval; store a lasting one: as a project rule, else as a grant.
+
+        `edited` is what would have been asked about the call as the person edited it.
+        """
+        approved = edited or requirement
+        self._record_answer(invocation, approved, answer)
+        proposed = _rule_of(approved, answer.decision)
         if proposed and self._growing is not None:
             comment = brief(requirement.target, 200)
             try:
@@ -155,17 +164,13 @@ class Consent:
                 why = short_message(error)
                 message = f"The rule was not saved, the answer holds for this session: {why}"
                 invocation.context.turn.emit(Warned, message=message)
-        self.grant(requirement.actions, decision)
-
-    def grant(self, actions: Sequence[Action], decision: str) -> None:
-        """Store a lasting answer for the scope that it names."""
-        if decision.startswith("approve_kind"):
-            kind = kind_of(actions)
+        if answer.decision.startswith("approve_kind"):
+            kind = kind_of(requirement.actions)  # as the question says it
             if kind is not None:
-                self._store.grant_kind(kind, decision)
+                self._store.grant_kind(kind, answer.decision)
             return
-        for action in actions:
-            self._store.grant(action, decision)
+        for action in approved.actions:
+            self._store.grant(action, answer.decision)
 
     # -- what a tool asks for itself --------------------------------------------------------------
 
@@ -181,7 +186,8 @@ class Consent:
         """Answer `ToolContext.ask`, from whichever event loop it is called."""
         actions = requested_actions(invocation, permission, patterns, always)
         permitting = self._permit_here(invocation, actions, metadata)
-        asking = invocation.context.turn.stop.watch(permitting)
+        asked = f"{invocation.call.call_id}.asked"
+        asking = invocation.context.turn.stop.watch(asked, permitting)
         if asyncio.get_running_loop() is loop:
             await asking
         else:
@@ -197,9 +203,10 @@ class Consent:
                 raise RespondToModel(requirement.reason)
             return
         shown = "; ".join(f"{name}: {value}" for name, value in metadata.items())
-        reason = f"{requirement.reason} ({shown})" if shown else requirement.reason
-        answer = await self.obtain(invocation, replace(requirement, reason=reason))
-        await self.keep(invocation, requirement, answer.decision)
+        if shown:
+            requirement = replace(requirement, reason=f"{requirement.reason} ({shown})")
+        answer = await self.obtain(invocation, requirement)
+        await self.keep(invocation, requirement, answer)
 
     # -- the audit --------------------------------------------------------------------------------
 
@@ -227,7 +234,7 @@ class Consent:
             decision=answer.decision,
             by=answer.by,
             basis=f"rule {proposed.text}" if proposed else requirement.basis,
-            scope=scope or "once",
+            scope="session" if scope == "project" and not proposed else scope or "once",
             reason=requirement.reason,
         )
 

@@ -104,7 +104,7 @@ class FunctionToolHandler(ToolHandler):
             text = readable_payload(payload)
         if self._has_own_words:
             text = self._in_own_words(text)
-        args, kwargs = self._binder.bind_json(text, context.kept)
+        args, kwargs = self._binder.bind_json(text, context.handles.value_of)
         return ToolInvocation(call, context, args, kwargs)
 
     @cached_property

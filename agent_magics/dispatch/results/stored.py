@@ -40,8 +40,7 @@ class StoredResult:
         written: the source's size when the file was written.
         bytes: the file's size.
         gone: what it was, where it was kept in a kernel that has ended.
-        reads: the files that the call may have read, as absolute paths; a folder ends in a slash.
-        known: the patterns of the rules that forbade reading then.
+        reads, known: as in its `Origin`; of several readings, what forbade reading each time.
         hooks: what the hooks say of the output that it belongs to: "" where they let it pass,
             "waiting" before they have, or "withheld".
     """
@@ -54,6 +53,25 @@ class StoredResult:
     known: tuple[str, ...] = ()
     gone: str = ""
     hooks: Literal["", "waiting", "withheld"] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What is known of an output that names a result.
+
+    Attributes:
+        reads: the files whose text may be in it, as absolute paths; a folder ends in a slash.
+        held: takes the name, where hooks have yet to see the output: nobody reads the result
+            before `settle`.
+        known: the patterns of the rules that forbade reading then; None stands for those of now.
+    """
+
+    reads: tuple[str, ...] = ()
+    held: list[str] | None = None
+    known: tuple[str, ...] | None = None
+
+
+_UNKNOWN = Origin()
 
 
 def is_handle(path: str) -> bool:
@@ -100,50 +118,29 @@ class HandleStore:
         self._remove_folder: weakref.finalize[[Path, int], HandleStore] | None = None
         self._lock = threading.Lock()
 
-    def keep(
-        self,
-        text: str | TextSource,
-        reads: tuple[str, ...] = (),
-        held: list[str] | None = None,
-    ) -> str:
-        """Store `text` and return its name; the same source keeps the name it has.
-
-        Args:
-            text: the text, or a source of it.
-            reads: the files whose text may be in it.
-            held: takes the name, where hooks have yet to see the output: nobody reads the result
-                before `settle`.
-        """
+    def keep(self, text: str | TextSource, origin: Origin = _UNKNOWN) -> str:
+        """Store `text` and return its name; the same source keeps the name it has."""
         source = StoredText(text) if isinstance(text, str) else text
         with self._lock:
-            for name, entry in self._entries.items():
-                if entry.source == source:
-                    return self._again(name, reads, held)
-            return self._add(source, reads, held)
+            same = (name for name, entry in self._entries.items() if entry.source == source)
+            return self._named(next(same, ""), source, origin)
 
-    def keep_value(
-        self, value: object, reads: tuple[str, ...] = (), held: list[str] | None = None
-    ) -> str:
-        """Store a reference to `value` and return its name; the same object keeps its name.
-
-        Args:
-            value: any object; it is not copied.
-            reads: the files whose content may be in it.
-            held: as `keep` takes it.
-        """
+    def keep_value(self, value: object, origin: Origin = _UNKNOWN) -> str:
+        """Store a reference to `value` and return its name; the same object keeps its name."""
         with self._lock:
-            name = self._names_by_id.get(id(value))
-            if name is not None and self._holds(name, value):
-                return self._again(name, reads, held)
-            name = self._names_by_id[id(value)] = self._add(Value(value), reads, held)
+            name = self._names_by_id.get(id(value), "")
+            source = self._entries[name].source if name else None
+            if not (isinstance(source, Value) and source.is_kept and source.get() is value):
+                name, source = "", Value(value)
+            name = self._names_by_id[id(value)] = self._named(name, source, origin)
             return name
 
     def settle(self, held: list[str], passes: bool) -> None:
         """Let results be read from now on, or never, as hooks judged the output that names them."""
         with self._lock:
-            for name in self._entries.keys() & set(held):
-                entry = self._entries[name]
-                if passes and entry.hooks != "waiting":
+            for name in dict.fromkeys(held):
+                entry = self._entries.get(name)  # None where the store was closed
+                if entry is None or (passes and entry.hooks != "waiting"):
                     continue  # an earlier output has named it, too
                 entry.hooks = "" if passes else "withheld"
                 if not passes and isinstance(entry.source, (StoredText, Value)):
@@ -164,9 +161,7 @@ class HandleStore:
         """
         value, entry = self.value_of(name), self._entries[name]
         keep = other.keep if isinstance(value, str) else other.keep_value
-        lent = keep(value, entry.reads)
-        other._entries[lent].known = entry.known
-        return lent
+        return keep(value, Origin(entry.reads, known=entry.known))
 
     def reads_of(self, name: str) -> tuple[str, ...]:
         """Return what a result may be read from; nothing where there is none of that name."""
@@ -232,24 +227,24 @@ class HandleStore:
 
     # -- finding ---------------------------------------------------------------------------------
 
-    def _add(self, source: TextSource, reads: tuple[str, ...], held: list[str] | None) -> str:
-        self._last += 1
-        name = f"@r{self._last}"
-        known = self.read_rules().forbidden if reads else ()
-        entry = self._entries[name] = StoredResult(source, reads=reads, known=known)
-        self._shrink()
-        if held is None:
-            self.on_keep(name, entry)
-        else:
-            entry.hooks = "waiting"
-            held.append(name)
-        return name
-
-    def _again(self, name: str, reads: tuple[str, ...], held: list[str] | None) -> str:
+    def _named(self, name: str, source: TextSource, origin: Origin) -> str:
+        """Note where a result comes from that an output names; "" stands for a new one."""
+        is_new = not name
+        if is_new:
+            self._last += 1
+            name = f"@r{self._last}"
+            self._entries[name] = StoredResult(source)
+            self._shrink()
         entry = self._entries[name]
-        entry.reads = tuple(dict.fromkeys((*entry.reads, *reads)))
-        if held is not None:
-            held.append(name)
+        if origin.reads:
+            known = self.read_rules().forbidden if origin.known is None else origin.known
+            entry.known = tuple(each for each in known if each in entry.known or not entry.reads)
+            entry.reads = tuple(dict.fromkeys((*entry.reads, *origin.reads)))
+        if origin.held is not None:
+            origin.held.append(name)
+            entry.hooks = "waiting" if is_new else entry.hooks
+        elif is_new:
+            self.on_keep(name, entry)
         return name
 
     def restore(
@@ -285,10 +280,6 @@ class HandleStore:
                 f"{name} is not shown: a rule forbids reading what it was read from."
             )
         return entry
-
-    def _holds(self, name: str, value: object) -> bool:
-        source = self._entries[name].source
-        return isinstance(source, Value) and source.is_kept and source.get() is value
 
     def _checked_value(self, name: str, source: Value) -> Any:
         value = source.get()

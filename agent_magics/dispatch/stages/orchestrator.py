@@ -213,7 +213,7 @@ class ToolOrchestrator:
         if edited is not None:
             await self._take_edited(call, edited, requirement, answer)
             return
-        await self._consent.keep(call.invocation, requirement, answer.decision)
+        await self._consent.keep(call.invocation, requirement, answer)
         call.asked, call.bypass = True, requirement.bypass_sandbox
 
     async def _take_edited(
@@ -241,8 +241,10 @@ class ToolOrchestrator:
         if isinstance(fresh, NeedsApproval) and fresh.is_dangerous and not was_dangerous:
             await self._ask(call, fresh)
             return
-        self._consent.grant(call.actions, answer.decision)
         call.asked, call.bypass = True, fresh.bypass_sandbox
+        edit = replace(requirement, actions=tuple(call.actions), bypass_sandbox=call.bypass)
+        edit = replace(edit, proposed_rule=None)  # which is about the call as it was
+        await self._consent.keep(call.invocation, requirement, answer, edit)
 
     # -- outside the sandbox ----------------------------------------------------------------------
 
@@ -262,7 +264,7 @@ class ToolOrchestrator:
                 )
             except RespondToModel as denial:
                 raise RespondToModel(f"{full_message(denied)}\n{full_message(denial)}") from None
-            await self._consent.keep(invocation, requirement, answer.decision)
+            await self._consent.keep(invocation, requirement, answer)
         else:
             self._consent.record_unasked(invocation, [action], requirement)
         if isinstance(requirement, Forbidden):

@@ -90,18 +90,15 @@ def refer(value: Any, context: ToolContext, *, was_cut: bool = False) -> str:
         return ""
     handles = context.handles
     if issubclass(type(value), str):
-        name, description = (
-            handles.keep(value, *context.origin),
-            f"the whole text, {len(value):,} characters",
-        )
+        name, description = handles.keep(value), f"the whole text, {len(value):,} characters"
         how = "read_file and grep_files take it as a path"
     else:
-        name = handles.keep_value(value, *context.origin)
+        name = handles.keep_value(value)
         description = describe_value(value, least=_LEAST_SIZE)
         how = "it stands for this object in arguments"
     in_code = f"; _{name[1:]} in python code" if "python" in context.turn.functions else ""
     line = f"[{name}: {description}; {how}{in_code}]"
-    released = handles.take_let_go()
+    released = context.turn.handles.take_let_go()
     if released:
         line += (
             f"\n[To keep within memory, {', '.join(released)} "

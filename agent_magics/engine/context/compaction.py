@@ -8,6 +8,7 @@ from functools import partial
 
 from agent_magics.dispatch.context import TurnContext
 from agent_magics.dispatch.pool import POOL
+from agent_magics.dispatch.results.stored import Origin
 from agent_magics.engine.context.history import History
 from agent_magics.engine.context.pruning import prune
 from agent_magics.engine.context.summary import (
@@ -162,7 +163,8 @@ class Compaction:
 
     def _pruned(self, items: Sequence[Item], kept: int, *, unread: bool = False) -> _Shorter:
         # Which call read what is not known any more.
-        keep = partial(self._context.handles.keep, reads=(f"{self._context.config.cwd}/",))
+        origin = Origin((f"{self._context.config.cwd}/",))
+        keep = partial(self._context.handles.keep, origin=origin)
         pruned = prune(items, kept, keep, unread=unread)
         return _Shorter(pruned.items, pruned.count)
 

@@ -122,7 +122,9 @@ class Turn:
             self.add_notifications()
             await self.model_caller.compaction.make_room(text)
             is_last = self._loops.denied
-            response = await self.model_caller.ask(text, is_last=is_last, output=self._output)
+            asking = self.model_caller.ask(text, is_last=is_last, output=self._output)
+            # A call that a tool has left behind may end the turn meanwhile.
+            response = await self.context.stop.watch("", asking)
             if response.calls and response.finish != "completed":
                 self._history.close_open_calls(NOT_RUN.get(response.finish, NOT_RUN["incomplete"]))
             elif response.calls and is_last:
@@ -185,7 +187,7 @@ class Turn:
         call_id = f"{parent_call_id}.{self._nested}"
         payload = FunctionPayload(json.dumps(arguments, default=str))
         call = ToolCall(name, call_id, payload, parent_call_id)
-        output = await self.context.stop.watch(self.run_call(call))
+        output = await self.context.stop.watch(call_id, self.run_call(call))
         self._loops.answered_to_code(name, payload.arguments, output.content)
         return output
 

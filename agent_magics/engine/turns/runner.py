@@ -159,6 +159,8 @@ class TurnRunner:
         # Of every kind, since an exception that passes here ends the engine or leaves the turn
         # without an end. A cancellation ends here, too: no task awaits the turn's own.
         except BaseException as error:
+            if isinstance(error, asyncio.CancelledError) and turn is not None:
+                error = turn.context.stop.error or error
             kind, fields = ending_of(error, self._agent, turn_config.secrets)
             return kind, {**fields, **spent(turn)}
         finally:

@@ -15,7 +15,6 @@ from typing import Any
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.person_code import marks_person_code
 from agent_magics.dispatch.results.output import to_tool_output
-from agent_magics.dispatch.results.stored import HandleStore
 from agent_magics.dispatch.tool import is_tool
 from agent_magics.dispatch.turn import LiveDocument, LiveResult
 from agent_magics.engine.foreground.interrupt import Stopped, presses, raise_if_pressed
@@ -116,7 +115,7 @@ class LiveNamespace:
                 transformed = shell.transform_cell(code)
             except Exception as error:
                 return LiveResult(capture.text, error=typed_message(error))
-            self.bind_kept(code, context.handles)
+            self.bind_kept(code, context.handles.value_of)
             self.ran.append(RanCode(context.session_id, code))
             with self._watching(transformed, context, capture):
                 tools = LiveTools(context, capture.suspended)
@@ -187,11 +186,11 @@ class LiveNamespace:
         if known:
             context.emit(VariablesKnown, variables=known)
 
-    def bind_kept(self, code: str, handles: HandleStore) -> None:
+    def bind_kept(self, code: str, value_of: Callable[[str], Any]) -> None:
         """Bind the stored results that `code` names (``_r7``) to their objects."""
         for name in sorted(set(_KEPT.findall(code))):
             with suppress(RespondToModel):  # the code gets a NameError
-                self._shell.user_ns[name] = handles.value_of(f"@{name[1:]}")
+                self._shell.user_ns[name] = value_of(f"@{name[1:]}")
 
     @marks_person_code
     async def _execute(self, code: str, transformed: str) -> Any:

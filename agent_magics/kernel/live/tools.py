@@ -100,7 +100,7 @@ class LiveTools:
 
     def _offer(self, name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
         signature = call_signature(fn)
-        sender = Sender(name, fn, self._context.handles)
+        sender = Sender(name, fn, self._context.turn.handles)
 
         def arguments_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
             bound = signature.bind(*args, **kwargs).arguments

@@ -186,7 +186,7 @@ async def _run_scratch(
 
 def _value_named(ctx: ToolContext, name: str) -> Any:
     if is_handle(name):
-        return ctx.kept(name)
+        return ctx.handles.value_of(name)
     kernel = ctx.turn.live_kernel
     if kernel is None or name not in kernel.namespace:
         raise RespondToModel(

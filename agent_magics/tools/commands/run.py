@@ -402,7 +402,7 @@ class CommandReport:
 
     def _where(self) -> str:
         whole = WholeOutput(self.process)
-        name = self.ctx.handles.keep(whole, *self.ctx.origin)
+        name = self.ctx.handles.keep(whole)
         return f"{name} ({whole.extent()}; read_file and grep_files take it as a path)"
 
 

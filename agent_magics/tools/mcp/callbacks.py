@@ -96,7 +96,8 @@ class ContextCallbacks:
         )
         answer = await self._limit.put(put)
         if answer is not None and answer.decision == "abort":  # at the end of this call
-            turn.stop.error = TurnAbort(f"stopped at a question of the MCP server {self._server}")
+            error = TurnAbort(f"stopped at a question of the MCP server {self._server}")
+            turn.stop.end(f"{self._context.call_id}.asked", error)
         if answer is None or not as_offered(answer).decision.startswith("approve"):
             return None
         return await turn.sample(request.system, request.messages, request.max_tokens)

@@ -149,7 +149,7 @@ class McpToolHandler(ToolHandler):
         """Call the tool on its server."""
         context, tool = invocation.context, self.card.tool
         callbacks = ContextCallbacks(context, tool.server)
-        arguments = _with_values(invocation.args[0], context.kept)
+        arguments = _with_values(invocation.args[0], context.handles.value_of)
         try:
             server = self._manager.server(tool.server)
             result = await server.call_tool(tool.name, arguments, callbacks)

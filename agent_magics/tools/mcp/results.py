@@ -44,7 +44,7 @@ def fit_parts(parts: Sequence[ContentPart], context: ToolContext) -> Content:
         return whole if len(texts) == len(parts) else tuple(parts)
     shown, _ = cut_text(whole, context.output_budget)
     if not context.is_from_code:
-        name = context.handles.keep(whole, *context.origin)
+        name = context.handles.keep(whole)
         shown += (
             f"\n[{name}: the whole text, {len(whole):,} characters in "
             f"{whole.count(chr(10)) + 1:,} lines; read_file and grep_files take it as a path]"
@@ -157,6 +157,6 @@ def _kept(blob: McpBlob, file: bytes | None, context: ToolContext) -> str:
     what = " ".join(filter(None, (blob.mime_type or "a file", blob.uri)))
     if file is None:
         return f"[{what}: the server sent it in a form that cannot be read (no base64)]"
-    name = context.handles.keep_value(file, *context.origin)
+    name = context.handles.keep_value(file)
     in_code = f", _{name[1:]} in python code" if "python" in context.turn.functions else ""
     return f"[{name}: {what}, {len(file):,} bytes; it stands for the bytes{in_code}]"

@@ -1,5 +1,7 @@
 """What an answer holds is taken where its question offers it, and nowhere left out in silence."""
 
+from dataclasses import replace
+
 import pytest
 
 from agent_magics import Call, ToolContext, tool
@@ -232,3 +234,64 @@ def test_what_is_not_asked_any_more_is_recorded():
     decided = of_kind(result, ApprovalDecided)
     assert {e.call_id for e in decided} == {call.call_id for call in result.calls}
     assert {e.call_id for e in decided if e.by == "policy"} == {*unasked} != set()
+
+
+@pytest.mark.parametrize("decision", ["approve", *LASTING])
+def test_of_an_edited_call_the_call_that_runs_is_recorded(decision, tmp_path):
+    """The record is the one that the call would have had if the model had written it so."""
+
+    def decided(path, *answers):
+        agent = scripted(
+            Call("write_file", {"path": path, "content": "x"}),
+            "Ok.",
+            tools=["write_file"],
+            approval="untrusted",
+            on_question=Person(*answers),
+            cwd=tmp_path,
+        )
+        result = agent.run_sync("Go.")
+        (tmp_path / "b.txt").unlink()
+        [event] = of_kind(result, ApprovalDecided)
+        return replace(event, seq=0, turn_id="", at=0.0), agent.session.conversation.store.grants
+
+    edited = {"path": "b.txt", "content": "x"}
+    assert decided("a.txt", Reply(decision, edited_arguments=edited)) == decided("b.txt", decision)
+
+
+def test_no_rule_is_named_that_an_edited_answer_does_not_write(tmp_path):
+    require("tier 1")
+    person = Person(Reply("approve_for_project", edited_text="touch b"), "deny")
+    agent = scripted(
+        Call("shell", {"command": ["touch", "a"]}),
+        "Ok.",
+        tools=["shell"],
+        approval="untrusted",
+        on_question=person,
+        cwd=tmp_path,
+    )
+    result = agent.run_sync("Go.")
+    assert "approve_for_project" in person.asked[0].scopes
+    assert (tmp_path / "b").exists() and not (tmp_path / ".agent-magics").exists()
+    [decided] = of_kind(result, ApprovalDecided)
+    assert decided.target.endswith("touch b") and not decided.basis.startswith("rule")
+
+
+@pytest.mark.parametrize(("path", "edited"), [("sub/a", "b"), ("sub/a", "sub/b"), ("a", "sub/b")])
+def test_a_kind_is_granted_as_the_question_says_it_whatever_the_person_edits(
+    path, edited, tmp_path
+):
+    (tmp_path / "sub").mkdir()
+    answer = Reply("approve_kind_for_session", edited_arguments={"path": edited, "content": "x"})
+    person = Person(answer, "deny")
+    agent = scripted(
+        Call("write_file", {"path": path, "content": "x"}),
+        "Ok.",
+        tools=["write_file"],
+        approval="untrusted",
+        on_question=person,
+        cwd=tmp_path,
+    )
+    agent.run_sync("Go.")
+    assert (tmp_path / edited).exists()
+    [grant] = agent.session.conversation.store.grants
+    assert person.asked[0].covers["approve_kind_for_session"].startswith(f"{grant.target}, until")

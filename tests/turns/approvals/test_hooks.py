@@ -4,6 +4,8 @@ import asyncio
 import threading
 from dataclasses import replace
 
+import numpy
+import pandas
 import pytest
 
 from agent_magics import Abort, Block, Call, FatalError, tool
@@ -122,6 +124,34 @@ def test_a_blocked_call_does_not_run_and_asks_nothing():
     )
     assert (RAN, later, of_kind(result, ApprovalRequested)) == ([], [], [])
     assert result.status == "completed"
+
+
+class Incomparable:
+    """Cannot be compared with anything."""
+
+    def __eq__(self, other):
+        raise LookupError
+
+    __hash__ = None
+
+    def __repr__(self):
+        return "<no words>"
+
+
+@pytest.mark.parametrize(
+    ("answer", "shown"),
+    [
+        (numpy.array([1, 2]), "array"),
+        (pandas.DataFrame({"a": [1, 2]}), "a"),
+        (Incomparable(), "<no words>"),
+        (0, "0"),
+        ("", ""),
+    ],
+)
+def test_an_output_may_be_replaced_by_anything(answer, shown):
+    result = one_call(Hook("after_tool", lambda call, output: answer))
+    assert result.status == "completed"
+    assert shown in result.calls[0].output != "2"
 
 
 @pytest.mark.parametrize("moment", ["before_tool", "after_tool", "before_model"])

@@ -6,10 +6,17 @@ from contextlib import suppress
 
 import pytest
 
-from agent_magics import Abort, Call, FatalError, ToolContext, tool
+from agent_magics import Abort, Agent, Call, FatalError, ScriptedModel, ToolContext, tool
 from agent_magics.protocol.errors import AgentMagicsError, RespondToModel, TurnAbort
 from agent_magics.protocol.events import QuestionResolved, ToolCallRunning
-from tests.support.turns import assert_valid, happened, of_kind, scripted
+from tests.support.turns import (
+    PATIENCE,
+    StuckModel,
+    assert_valid,
+    happened,
+    of_kind,
+    scripted,
+)
 
 DONE: list[int] = []
 
@@ -288,6 +295,77 @@ def test_a_tool_that_lets_it_pass_cleans_up_in_peace():
 
     assert_ended(stopping(many))
     assert cleaned == ["stopped at the question about write", "all"]
+
+
+def test_so_does_one_that_stands_inside_another_call():
+    cleaned = []
+
+    @tool(mutating=False)
+    async def inner(ctx: ToolContext) -> str:
+        """Call, and clean up."""
+        try:
+            await ctx.call("many", {})
+        except TurnAbort as error:
+            cleaned.append(str(error))
+            raise
+        finally:
+            for _ in range(20):
+                await asyncio.sleep(0)
+            cleaned.append("all")
+        return "all is well"
+
+    batch = Call("batch", {"calls": [{"tool": "inner", "arguments": {}}]})
+    many = as_tool(gathers, calls_what_is_asked_about)
+    for turn in (batch, Call("inner")):
+        assert_ended(stopping(inner, many, "batch", turn=turn))
+        assert cleaned == ["stopped at the question about write", "all"]
+        cleaned.clear()
+
+
+class CallsAndSticks(StuckModel):
+    """Makes one call, and never ends its next answer."""
+
+    def __init__(self):
+        super().__init__()
+        self._first = ScriptedModel([Call("leaving")])
+
+    async def stream(self, request):
+        first, self._first = self._first, None
+        async for event in (first or super()).stream(request):
+            yield event
+
+
+@pytest.mark.parametrize("step", [step for step in STEPS if step is not asks_itself])
+def test_what_a_tool_leaves_behind_ends_the_turn_while_the_model_answers(step):
+    model, left = CallsAndSticks(), []
+
+    @tool(mutating=False)
+    async def leaving(ctx: ToolContext) -> str:
+        """Leave a step behind."""
+
+        async def later():
+            await happened(model.streaming)
+            await step(ctx, 0)
+
+        left.append(asyncio.ensure_future(later()))
+        return "all is well"
+
+    async def main():
+        agent = Agent(
+            model,
+            [leaving, write, look, broken],
+            approval="untrusted",
+            hooks=[Guard()],
+            on_question=lambda question: "abort",
+        )
+        async with asyncio.timeout(PATIENCE):
+            result = await agent.run("Go.")
+            await asyncio.wait(left)
+        assert_valid(agent)
+        return result
+
+    assert_ended(asyncio.run(main()))
+    assert model.closed.is_set()
 
 
 def test_a_denial_ends_nothing():

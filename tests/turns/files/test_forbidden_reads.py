@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from agent_magics import Agent, Call, ScriptedModel, ToolContext, tool
+from agent_magics.dispatch.results.stored import Origin
 from agent_magics.exec.launcher_client import shared_launcher
 from agent_magics.protocol.errors import FatalError
 from agent_magics.tools import STRUCTURE
@@ -262,14 +263,14 @@ def keep(agent: Agent, cwd: Path, way: str) -> list[str]:
     assert SECRET in agent.call_sync("grep_files", {"path": "@r1", "pattern": "hunter"}).text
     agent.call_sync("batch", {"calls": [{"tool": "read_file", "arguments": {"path": "@r1"}}] * 9})
     agent.call_sync("read_on", {"path": "@r1"})
-    agent.session.conversation.handles.keep_value([SECRET] * 999, agent_reads(agent))
+    agent.session.conversation.handles.keep_value([SECRET] * 999, origin(agent))
     names = list(agent.session.conversation.handles._entries)
     agent.call_sync("doubled", {"given": names[-1]})
     return list(agent.session.conversation.handles._entries)
 
 
-def agent_reads(agent: Agent) -> tuple[str, ...]:
-    return agent.session.conversation.handles.reads_of("@r1")
+def origin(agent: Agent) -> Origin:
+    return Origin(agent.session.conversation.handles.reads_of("@r1"))
 
 
 OLD = [*TOOLS, doubled, read_on]

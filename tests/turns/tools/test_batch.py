@@ -11,6 +11,9 @@ import pandas as pd
 import pytest
 
 from agent_magics import Call, FatalError, ToolContext, tool
+from agent_magics.approval.actions import Action, ActionKind
+from agent_magics.dispatch.registry import ToolInvocation
+from agent_magics.dispatch.tool import ToolOptions
 from agent_magics.protocol.events import (
     ApprovalRequested,
     ToolCallCompleted,
@@ -18,7 +21,8 @@ from agent_magics.protocol.events import (
     ToolCallPending,
 )
 from agent_magics.protocol.items import InputImage, InputText
-from tests.support.turns import PATIENCE, happened, of_kind, scripted
+from agent_magics.protocol.tools import FunctionToolSpec, ToolOutput
+from tests.support.turns import PATIENCE, happened, in_thread, of_kind, scripted
 
 ORDER: list[str] = []
 
@@ -364,6 +368,56 @@ def test_a_call_that_its_group_gives_up_lets_the_next_one_in():
     waiting, last = ("write", {"name": "a"}), ("write", {"name": "b"})
     assert agent.call_sync("mine", calls(("stuck", {}), waiting, last)).text == "wrote b"
     assert ORDER == ["b begins", "b ends"]
+
+
+class Faulty:
+    """A program's handler with a bug, in one of its methods."""
+
+    kind, supports_parallel, action = "faulty", False, None
+    options = ToolOptions("faulty")
+    spec = FunctionToolSpec("faulty", "Fail.", {"type": "object", "properties": {}})
+
+    def __init__(self, at, error):
+        def fails(*_):
+            raise error
+
+        setattr(self, at, fails)
+
+    def matches_kind(self, payload):
+        return True
+
+    def how_to_call(self):
+        return ""
+
+    def prepare(self, call, context):
+        return ToolInvocation(call, context)
+
+    def assess(self, invocation):
+        return [Action(ActionKind.OWN_TOOL_READING, "faulty")]
+
+    def is_mutating(self, invocation):
+        return False
+
+    async def handle(self, invocation):
+        return ToolOutput("")
+
+
+@pytest.mark.parametrize("error", [LookupError(), SystemExit(), KeyboardInterrupt()])
+@pytest.mark.parametrize("at", ["matches_kind", "prepare", "assess", "handle"])
+def test_a_call_that_fails_by_a_bug_lets_the_next_one_in(at, error):
+    @tool(mutating=False, group=True)
+    async def mine(calls: list[dict], ctx: ToolContext) -> str:
+        """Make calls, whatever they raise."""
+        running = [ctx.call(c["tool"], c["arguments"]) for c in calls]
+        answers = await asyncio.gather(*running, return_exceptions=True)
+        return str([type(each).__name__ for each in answers])
+
+    agent = scripted(tools=[mine, Faulty(at, error), write])
+    made = calls(("write", {"name": "a"}), ("faulty", {}), ("write", {"name": "b"}))
+    done = in_thread(lambda: agent.call_sync("mine", made)).result()
+    name = "LookupError" if isinstance(error, LookupError) else "RuntimeError"
+    assert done.text == str(["ToolOutput", name, "ToolOutput"])
+    assert ORDER == ["a begins", "a ends", "b begins", "b ends"]
 
 
 def test_a_call_that_ends_the_turn_lets_none_of_its_group_in():

@@ -2,13 +2,24 @@
 
 import stat
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy
 import pandas
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from agent_magics.dispatch.results.stored import TEXT_LIMIT, HandleStore, is_handle
+from agent_magics.approval.read_rules import ReadRules
+from agent_magics.approval.rules_file import Rule
+from agent_magics.dispatch.results.stored import (
+    TEXT_LIMIT,
+    HandleStore,
+    Origin,
+    StoredResult,
+    is_handle,
+)
 from agent_magics.protocol.errors import RespondToModel
 from tests.support import forks
 
@@ -191,3 +202,56 @@ def test_what_is_huge_is_not_written_out():
     name = store.keep_value(numpy.zeros(TEXT_LIMIT // 8 + 1))
     with pytest.raises(RespondToModel, match=r"too large to be written out.*use _r1 in python"):
         store.path_of(name)
+
+
+# -- what hooks and rules say of results ---------------------------------------------------------
+
+
+def ruled(*patterns: str) -> ReadRules:
+    """Return rules that forbid reading what matches these patterns."""
+    return ReadRules(Path("/work"), [Rule("read", each, "forbid") for each in patterns])
+
+
+@pytest.mark.parametrize("passes", [True, False])
+def test_results_that_waited_are_told_in_their_order_each_once(passes: bool):
+    store, held, told = HandleStore(), list[str](), list[str]()
+    store.on_keep = lambda name, entry: told.append(name)
+    value = object()
+    for number in range(30):
+        store.keep(str(number), Origin(held=held))
+        store.keep_value(value, Origin(held=held))
+    assert told == []
+    store.settle(held, passes)
+    assert told == list(dict.fromkeys(held))
+
+
+READS = st.lists(st.sampled_from(["/work/", "/work/sub/", "/work/sub/file"]), max_size=2)
+PATTERNS = st.sets(st.sampled_from(["sub/file", "sub/**", "*.key"]), max_size=2)
+
+
+@given(st.lists(st.tuples(READS, PATTERNS), min_size=1, max_size=4), PATTERNS)
+def test_a_value_is_withheld_where_a_rule_of_now_was_none_at_some_reading(named, now):
+    """However often calls have named it, and only then."""
+    store, value = HandleStore(), [1]
+    for reads, patterns in named:
+        store.read_rules = lambda patterns=patterns: ruled(*sorted(patterns))
+        store.keep_value(value, Origin(tuple(reads)))
+    rules = ruled(*sorted(now))
+    store.read_rules = lambda: rules
+    try:
+        is_shown = store.value_of("@r1") is value
+    except RespondToModel:
+        is_shown = False
+    may_be = not any(rules.forbids_result(reads, patterns) for reads, patterns in named)
+    assert may_be or not is_shown
+    if all(patterns == now for reads, patterns in named if reads):
+        assert is_shown == may_be
+
+
+def test_a_result_that_is_lent_is_told_with_the_rules_of_its_reading():
+    store, other, told = HandleStore(), HandleStore(), list[StoredResult]()
+    store.read_rules = lambda: ruled("*.key")
+    name = store.keep_value([1], Origin(("/work/",)))
+    other.on_keep = lambda name, entry: told.append(replace(entry))
+    store.lend(name, other)
+    assert [entry.known for entry in told] == [("*.key",)]
