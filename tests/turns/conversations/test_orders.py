@@ -280,7 +280,8 @@ class Orders(RuleBasedStateMachine):
             assert [turn.undone for turn in journal._turns.values()] == [*known.files.values()]
 
 
+@pytest.mark.soak
 def test_turns_files_and_what_is_told_agree_in_any_order(tmp_path):
     run_state_machine_as_test(
-        Orders, settings=settings(max_examples=20, stateful_step_count=14, deadline=None)
+        Orders, settings=settings(max_examples=10, stateful_step_count=12, deadline=None)
     )

@@ -195,7 +195,7 @@ def test_a_conversation_in_whose_place_another_comes_keeps_no_file_open(place):
         second = agent.conversation_id
         for each in (first, second) * 3:
             agent.session.resume(each, {})
-            agent.session.conversation.files.journal_in(place)
+            agent.call_sync("write_file", {"path": "b.txt", "content": each})
 
 
 def test_what_a_closed_agent_does_is_not_recorded_and_it_says_so(place):
