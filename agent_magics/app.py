@@ -184,6 +184,7 @@ class Agent(ComposedAgent):
         """Continue a recorded conversation; where that fails, close this agent, which is new."""
         try:
             self.session.resume(conversation, FRONT_ENDS.current().namespace)
+            self.session.conversation.files.journal_in(self.config.cwd)  # no other kernel's now
         except BaseException:
             self.close()
             raise

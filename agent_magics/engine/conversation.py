@@ -80,6 +80,7 @@ class Conversation:
         differences: how the namespace differed from that when it was resumed.
         sub_agents: those of an earlier kernel, as they were told of last, by name.
         notes: warnings for the person in its next turn.
+        notices: what `tell` was given for the model, of all turns.
         typed_keys: texts in prompts that look like keys; sent, but neither shown nor recorded.
     """
 
@@ -99,6 +100,7 @@ class Conversation:
         self.found: dict[str, None] = {}
         self.reported_servers: dict[str, str] = {}
         self.notes: list[str] = []
+        self.notices: list[str] = []
         self.sub_agents: dict[str, SubAgentChanged] = {}
         self.variables: dict[str, Any] = {}
         self.cell_changes: list[CellChanged] = []
@@ -217,6 +219,7 @@ class Conversation:
             is_kept: whether it waits on record, too, in case that the kernel ends before.
         """
         self._notifications.append(Notification(text))
+        self.notices.append(text)
         if is_kept:
             self.history.keep(NoticeWaiting(text=text))
 

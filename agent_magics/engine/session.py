@@ -31,6 +31,7 @@ _LOG = logging.getLogger("agent_magics")
 
 # Seconds that a stopped turn may take to clean up before it is abandoned.
 CLEAN_UP_LIMIT = 1.0
+_CLOSED = "This agent was closed: what it does since then is not recorded."
 
 
 class Session:
@@ -113,7 +114,9 @@ class Session:
         Raises:
             FatalError: there is no such record, it cannot be used, or a turn is running.
         """
+        before = self.conversation.files
         self._archive.resume(conversation, namespace, self._take_up)
+        before.close()
 
     def begin_record(self) -> None:
         """Create the record of the conversation now, so that it can be resumed at any time.
@@ -329,7 +332,8 @@ class Session:
                 doing.result(CLEAN_UP_LIMIT)
 
     async def _close_outbox(self) -> None:
-        self.outbox.close()
+        if self.outbox.close():
+            self.conversation.notes.append(_CLOSED)
 
 
 def _refuse_settings(settings: Mapping[str, object]) -> None:

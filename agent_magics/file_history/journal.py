@@ -172,25 +172,30 @@ class ChangeJournal:
             oldest = next(iter(self._turns))
             del self._turns[oldest]
             self._kept.discard(oldest)
-            needed = {
-                state.digest
-                for turn in self._turns.values()
-                for step in turn.steps
-                for change in step.changes
-                for state in (change.before, change.after)
-            }
             with suppress(OSError):
                 there = set(os.listdir(f"{self.folder}/contents"))
-                self.store.drop(there - needed)
+                self.store.drop(there - self._digests())
             self._write({"forgotten": oldest})
+
+    def _digests(self) -> set[str]:
+        return {
+            state.digest
+            for turn in self._turns.values()
+            for step in turn.steps
+            for change in step.changes
+            for state in (change.before, change.after)
+        }
 
     def _write(self, row: Mapping[str, Any]) -> None:
         self._owed += json.dumps(row).encode("ascii") + b"\n"
         with suppress(OSError):  # without disk access, undo still works within this kernel
-            if self._fd is None:
-                self._fd = self._open()
-            append(self._fd, self._owed)
+            append(self.opened(), self._owed)
             self._owed = b""
+
+    def opened(self) -> int:
+        """Return the descriptor of the file, opened and locked: its conversation goes on here."""
+        self._fd = self._open() if self._fd is None else self._fd
+        return self._fd
 
     def _open(self) -> int:
         os.makedirs(self.folder, mode=0o700, exist_ok=True)
@@ -199,8 +204,9 @@ class ChangeJournal:
         try:
             hold(opened)
             self._on_open()
-            if os.fstat(opened).st_size == 0:
-                append(opened, json.dumps(self.about).encode("ascii") + b"\n")
+            # Else after an end of line, since a kernel may have been killed within one.
+            first = b"" if os.fstat(opened).st_size else json.dumps(self.about).encode("ascii")
+            append(opened, first + b"\n")
         except BaseException:
             os.close(opened)
             raise
@@ -252,6 +258,10 @@ class ChangeJournal:
     def has_kept(self, turn_id: str) -> bool:
         """Tell whether what a turn changed can be undone, or was."""
         return turn_id in self._kept
+
+    def has(self, turn: TurnChanges) -> bool:
+        """Tell whether a turn can be undone, or redone where it was; see `_drop_undone`."""
+        return self._turns.get(turn.id) is turn
 
     def own_changes(self, turn: TurnChanges) -> list[PathChange]:
         """Return the combined change of each path that only the agent can have changed."""
@@ -477,19 +487,22 @@ class ChangeJournal:
         return self
 
     def share(self, folder: str, turns: Collection[str]) -> None:
-        """Take over what these turns have in another journal; written with this one's first change.
-
-        That is the journal of the conversation from which this one was forked.
-        """
-        _, *lines = _lines_in(folder)
+        """Copy what these turns have in another journal: that of the forked conversation."""
+        about, *lines = _lines_in(folder)
+        contents = ContentStore(f"{folder}/contents", MOST_KEPT)
         with self._lock:
+            self.about = load_json(about)
             for line in lines:
                 with suppress(ValueError, KeyError, TypeError, AttributeError):
                     row = load_json(line)
-                    turn = str(row.get("turn", ""))  # a revert among later turns is "ID:NUMBER"
-                    if not turn or turn in turns or turn.rpartition(":")[0] in turns:
+                    turn = row.get("turn", "")  # a revert among later turns is "ID:NUMBER"
+                    if not turn or turn.partition(":")[0] in turns:
                         self._take(row)
-                        self._owed += line + b"\n"
+                        self._write(row)
+            for digest in self._digests():
+                content = contents.get(digest)
+                if content is not None:
+                    self.store.put(digest, content)
 
     def _take(self, row: Mapping[str, Any]) -> None:
         """Apply a line of the file; one that no journal writes changes nothing.

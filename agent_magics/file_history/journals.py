@@ -3,7 +3,7 @@
 import os
 import shutil
 import stat
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,36 +16,30 @@ from agent_magics.files.trusted_imports import is_trusted
 KEEP_DAYS = 7
 
 
-def new_journal(
-    parent: Path | None,
-    session_id: str,
-    about: Mapping[str, str],
-    past: Sequence[str] = (),
-    turns: Collection[str] = (),
-) -> ChangeJournal:
+def new_journal(parent: Path | None, session_id: str, about: Mapping[str, str]) -> ChangeJournal:
     """Return the journal of a conversation; a new one writes nothing yet.
 
     Args:
         parent: the folder of all journals; None keeps it with this process's temporary files.
         session_id: the conversation.
         about: metadata by which it is found again.
-        past: the conversations from which it was forked, oldest first.
-        turns: its turns, those that it shares with them included.
     """
     if parent is None:
         parent = scratch_folder() / "changes"
     journal = ChangeJournal(str(parent / session_id), about, lambda: remove_old(parent))
-    if not is_trusted(str(parent)):
-        return journal
-    shared = [str(parent / os.path.basename(each)) for each in reversed(past)]
-    shared = [*filter(_is_private, shared)]
-    journal.store.others = [f"{each}/contents" for each in shared]
-    with suppress(OSError, ValueError):
-        if _is_private(journal.folder):  # the conversation is being resumed
-            journal.load()
-        elif shared:  # the nearest one has what it shares with those before it
-            journal.share(shared[0], turns)
+    if _is_private(journal.folder) and is_trusted(str(parent)):  # the conversation is being resumed
+        with suppress(OSError, ValueError):
+            journal.load().opened()
     return journal
+
+
+def share_changes(parent: Path, conversation: str, fork: str, turns: Collection[str]) -> None:
+    """Begin the journal of a fork with a copy of what the turns that it shares have changed."""
+    if _is_private(f"{parent}/{conversation}") and is_trusted(str(parent)):
+        shared = ChangeJournal(f"{parent}/{fork}")
+        with suppress(OSError, ValueError):  # it begins empty, and says so where it is needed
+            shared.share(f"{parent}/{conversation}", turns)
+        shared.close()
 
 
 def earlier_journal(parent: Path | None, about: Mapping[str, str]) -> ChangeJournal | None:

@@ -88,14 +88,10 @@ class ContentStore:
     Args:
         folder: created with the first content.
         limit: maximal bytes in all.
-
-    Attributes:
-        others: folders of other stores, in which contents are also looked for.
     """
 
     def __init__(self, folder: str, limit: int) -> None:
         self._folder = folder
-        self.others: list[str] = []
         self._limit = limit
         self._size: int | None = None
 
@@ -132,12 +128,12 @@ class ContentStore:
 
     def get(self, digest: str) -> bytes | None:
         """Return a content; None where it is not stored (any more)."""
-        for folder in (self._folder, *self.others):
-            with suppress(OSError), open(f"{folder}/{digest}", "rb") as file:
+        try:
+            with open(f"{self._folder}/{digest}", "rb") as file:
                 content = file.read()
-                if digest_of(content) == digest:
-                    return content
-        return None
+        except OSError:
+            return None
+        return content if digest_of(content) == digest else None
 
     def drop(self, digests: set[str]) -> None:
         """Delete contents."""

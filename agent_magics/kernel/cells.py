@@ -154,7 +154,7 @@ class AgentCells:
         if options.new:
             with self._notebook.closing_unused(agent):
                 # First, so that what is refused costs no conversation.
-                self._notebook.cell_reader.turn(agent, options)
+                self._notebook.cell_reader.turn(agent, options)[0].open_model()
                 self._notebook.begin_with(agent)
         run.has_begun = True
         turn_config, notes = self._notebook.turn_config(agent, options, prompt)

@@ -236,9 +236,10 @@ class Outbox:
             if self._is_recorded:
                 self._is_recorded, self._problem = False, problem
 
-    def close(self) -> None:
-        """Flush, and close the record's file; on the engine's thread."""
+    def close(self) -> bool:
+        """Flush, and close the record's file, if there is one; on the engine's thread."""
         self.flush()
-        if self._rollout is not None:
-            self._rollout.close()
-            self._rollout = None  # later events would open it again
+        rollout, self._rollout = self._rollout, None  # later events would open it again
+        if rollout is not None:
+            rollout.close()
+        return rollout is not None

@@ -128,6 +128,11 @@ class History:
         """The ids of its turns, oldest first."""
         return tuple(self._turns)
 
+    @property
+    def taken_back(self) -> Sequence[str]:
+        """The ids of the turns that `restore` brings back."""
+        return [turn for state in self._taken_back for turn, _ in state.turns]
+
     def begin_turn(self, turn_id: str) -> None:
         """Mark the start of a turn, which may be taken back."""
         self._turns[turn_id] = _HistoryState(len(self._items), self._base, self._replaced)

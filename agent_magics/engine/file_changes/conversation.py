@@ -1,6 +1,6 @@
 """Tracks file changes of a conversation: a tracker for each turn, one journal for all."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from copy import copy
 from functools import partial
 from pathlib import Path
@@ -39,8 +39,6 @@ class ChangedFiles:
 
     Attributes:
         writers: the last writers of files, among the agent and its sub-agents.
-        past: the conversations from which this one was forked, oldest first.
-        turns: the turns with which it was resumed, those of the past included.
         changed: the turns that changed files, whether or not that is kept.
     """
 
@@ -50,8 +48,6 @@ class ChangedFiles:
         self._agent = agent
         self._journal: ChangeJournal | None = None
         self._earlier: list[ChangeJournal] = []  # of the conversations before it, newest first
-        self.past: Sequence[str] = ()
-        self.turns: Sequence[str] = ()
         self.changed: set[str] = set()
         self._trackers: dict[str, DiffTracker] = {}
         self._reviews: dict[str, TurnReview] = {}
@@ -93,9 +89,7 @@ class ChangedFiles:
         found by `journal_to_undo`.
         """
         if self._journal is None:
-            self._journal = new_journal(
-                self._folder, self._session_id, self._about(cwd), self.past, self.turns
-            )
+            self._journal = new_journal(self._folder, self._session_id, self._about(cwd))
         return self._journal
 
     def following(self, session_id: str) -> "ChangedFiles":
@@ -106,7 +100,7 @@ class ChangedFiles:
         following = copy(self)
         following._earlier = [*filter(None, [self._journal]), *self._earlier]
         following._session_id, following._journal = session_id, None
-        following.past, following.turns, following.changed = (), (), set()
+        following.changed = set()
         return following
 
     def journal_to_undo(self, cwd: Path) -> ChangeJournal:

@@ -73,6 +73,7 @@ class Archive:
             FatalError: there is no such turn, or the record cannot be written.
         """
         # Late: few are forked.
+        from agent_magics.file_history.journals import share_changes  # noqa: PLC0415
         from agent_magics.records.forking import share_past  # noqa: PLC0415
         from agent_magics.records.retention import remove  # noqa: PLC0415
 
@@ -89,6 +90,7 @@ class Archive:
         before = turns[turn] if turn < len(turns) else ""
         try:
             past = share_past(find(folder, parent.id), path, before)
+            share_changes(folder.with_name("changes"), parent.id, child, turns[:turn])
             begun = replace(
                 self._describe(child), past=past, memory=parent.memory, has_code=parent.has_code
             )

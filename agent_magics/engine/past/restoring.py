@@ -56,16 +56,15 @@ def restore(conversation: Conversation, record: Record) -> None:
 def _restore(conversation: Conversation, record: Record) -> None:
     redacted = False
     conversation.memory, conversation.has_code = record.begun.memory, record.begun.has_code
-    conversation.files.past = [each.conversation for each in record.begun.past]
     entries = list(_answered(record.done))
     for done in entries:
         _do(conversation, done)
         redacted |= isinstance(done, records.ItemAdded | records.HistoryShortened) and done.redacted
     conversation.files.changed = record.changed
-    conversation.files.turns = conversation.history.turns
     _check_calls(conversation.history.items)
     _check_calls(conversation.history.sent)
     not_sent = map(NOT_SENT.format, _waiting(record.done))
+    conversation.notices = [n.text for n in entries if isinstance(n, records.NoticeWaiting)]
     for text in _untold(record.done):
         conversation.tell(text)
     lost = len(record.done) - len(entries)

@@ -3,12 +3,12 @@
 It combines the undo of files (`file_history.journal`) with that of the history, by turns.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 from agent_magics.engine.conversation import Conversation
-from agent_magics.file_history.journal import ChangeJournal, UndoResult
+from agent_magics.file_history.journal import ChangeJournal, TurnChanges, UndoResult
 from agent_magics.files.paths import shown_path
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import Item, UserMessage, text_of
@@ -16,6 +16,8 @@ from agent_magics.text.brief import first_of, number_of
 
 _MOST_NAMED = 20
 _LEFT = "Files are as turns left them that the person has taken out of this conversation"
+_PUT_BACK = "The person has put these turns back into this conversation."
+_NOT_MADE = " Their files are not all as they left them; read a file before you change it."
 
 
 class WayLost(FatalError):
@@ -51,9 +53,8 @@ class Rewind:
         self.number = number
         self.turns = turns[number - 1 :]
         self.files: UndoResult | None = None
-        self._is_back = False
-        self._is_told = False  # that files are as these turns left them
-        self._redo_files: Callable[[], UndoResult] = self._journal.redo
+        self._is_forgotten = False  # what the model knew of the turns
+        self._is_told = False  # that files are not as the conversation says
         self._redone: list[UndoResult] = []  # by a redo that the disk refused half-way
 
     def is_of(self, conversation: Conversation) -> bool:
@@ -68,10 +69,13 @@ class Rewind:
     @property
     def prompts(self) -> Sequence[str]:
         """The texts of the prompts among these items."""
+        return self._said_by("user")
+
+    def _said_by(self, role: str) -> Sequence[str]:
         return [
             text_of(item.content)
             for item in self.items
-            if isinstance(item, UserMessage) and item.role == "user"
+            if isinstance(item, UserMessage) and item.role == role
         ]
 
     @property
@@ -94,6 +98,11 @@ class Rewind:
         changed = self._conversation.files.changed
         return any(turn in changed and not self._journal.has_kept(turn) for turn in self.turns)
 
+    @property
+    def undone(self) -> Sequence[TurnChanges]:
+        """The turns that it has undone in files and that were not redone."""
+        return [turn for turn in (self.files.turns if self.files else ()) if turn.undone]
+
     def go_back(self, *, conversation: bool = True, files: bool = True) -> None:
         """Undo the turns; files that the person has changed since are left as they are.
 
@@ -108,16 +117,18 @@ class Rewind:
         if files and count:
             self.files = self._journal.undo(count, rest=True)
         if conversation:
+            told = "\n".join(self._said_by("developer")) if self.number > 1 else ""
             self._conversation.take_back(self.turns[0])
-            self._is_back = True
-        else:  # the model, which still has the turns, is told of the way forth, too
-            self._redo_files = partial(self._conversation.redo, self._cwd)
+            self._is_forgotten = True
+            for text in dict.fromkeys(self._conversation.notices):
+                if text in told:  # perhaps of turns that stay
+                    self._conversation.tell(text)
         self._tell(count, conversation=conversation)
 
     def _tell(self, count: int, *, conversation: bool) -> None:
         """Notify the model of files that differ from what the conversation says of them."""
         way, tell = self.files, self._conversation.tell
-        left = [each.change.path for each in way.obstacles] if way is not None else []
+        left = [] if way is None else [*(o.change.path for o in way.obstacles), *way.doubtful]
         if conversation and (self.lost or left or (count and way is None)):
             names = f": {self._names(left)}" if left and not self.lost else ""
             tell(f"{_LEFT}{names}; read a file before you change it.")
@@ -135,19 +146,30 @@ class Rewind:
         """Redo the undone turns; after an error, the rest of them.
 
         Returns:
-            The outcome for the files of each turn.
+            The outcome for the files of each turn; it ends where something is in the way. What
+            could not be redone is `undone`.
 
         Raises:
             WayLost: the conversation has gone on since.
             FatalError: the disk refused.
         """
-        if self._is_back and not self._conversation.restore():
+        history = self._conversation.history
+        if self.turns[-1] not in (*history.turns, *history.taken_back):
             raise WayLost("More was said since you went back, so that cannot be taken back.")
-        if self._is_back and self._is_told:
-            self._conversation.tell("The person has put these turns back into this conversation.")
-        self._is_back = False
-        undone = () if self.files is None else self.files.turns
-        for _ in undone[len(self._redone) :]:
-            self._redone.append(self._redo_files())
-        done, self._redone, self.files = self._redone, [], None
+        while self._is_forgotten and self.turns[-1] not in history.turns:
+            self._conversation.restore()
+        # The model that still has the turns is told of the way forth, too.
+        and_tell = partial(self._conversation.redo, self._cwd)
+        redo = self._journal.redo if self._is_forgotten else and_tell
+        try:
+            while any(map(self._journal.has, self.undone)):
+                self._redone.append(redo())
+                if self._redone[-1].obstacles:
+                    break
+        finally:
+            is_left = self._is_forgotten and bool(self.undone)
+            if self._is_told or is_left:
+                self._conversation.tell(_PUT_BACK + _NOT_MADE * is_left)
+            self._is_told = is_left
+        done, self._redone = self._redone, []
         return done

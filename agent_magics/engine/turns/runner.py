@@ -73,8 +73,8 @@ class TurnRunner:
 
     @property
     def under_way(self) -> tuple[str, ...]:
-        """The ids of the turns that run; from any thread."""
-        return tuple(self._tasks)
+        """The ids of the turns that run, or are about to; from any thread."""
+        return tuple(self.turn_configs)
 
     def reserve(self, turn_id: str) -> None:
         """Reserve the conversation for one prompt; two threads may try at the same time.

@@ -8,6 +8,7 @@ import pytest
 
 from agent_magics.models.recordings.format import Header, read_recording
 from agent_magics.models.recordings.writing import start_recording
+from tests.support.kernels.cells import AGENTS
 from tests.support.kernels.driver import Kernel, Outcome
 from tests.support.models.responses_server import Reply, function_call, message
 from tests.support.models.server import ModelServer
@@ -69,6 +70,16 @@ def _word(kernel: Kernel, line: str) -> str:
     assert outcome.status == "ok", outcome.text
     (item,) = outcome.items
     return item["text"]
+
+
+def test_a_recording_that_cannot_be_read_costs_no_conversation(kernel, path):
+    conversation = f"{AGENTS}['default'].conversation_id"
+    assert _say(kernel, "Say one.") == "one"
+    first = kernel.value(conversation)
+    path.with_name("bad.agent.jsonl").write_text("no recording")
+    refused = _refused(kernel.run("%%agent --new --replay bad.agent.jsonl\nSay two.\n"))
+    assert "bad.agent.jsonl" in refused
+    assert kernel.value(conversation) == first
 
 
 def _refused(outcome: Outcome) -> str:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from agent_magics import Agent, Call, FatalError, ScriptedModel, ToolContext, tool
-from agent_magics.protocol.events import CellChanged, VariablesKnown
+from agent_magics.protocol.events import CellChanged, VariablesKnown, Warned
 from agent_magics.protocol.items import Item, UserMessage
+from tests.support.descriptors import none_left
 from tests.support.turns import assert_valid, scripted
 
 
@@ -114,6 +115,97 @@ def test_a_turn_that_is_not_there_is_told_so(place):
         agent.run_sync("Go.")
         with pytest.raises(FatalError, match=r"has 1 turn; there is no turn 2\."):
             agent.way_back(2)
+
+
+def undo_another(agent: Agent) -> None:
+    agent.undo()
+
+
+def redo_one(agent: Agent) -> None:
+    agent.redo()
+
+
+def go_back_further(agent: Agent) -> None:
+    agent.rewind(1)
+
+
+def make_a_file(agent: Agent) -> None:
+    agent.call_sync("write_file", {"path": "b.txt", "content": "1"})
+
+
+def make_a_file_of_ones_own(agent: Agent) -> None:
+    (agent.config.cwd / "new.txt").write_text("mine")
+
+
+@pytest.mark.parametrize(
+    ("between", "is_made"),
+    [
+        (undo_another, True),
+        (redo_one, True),
+        (go_back_further, True),
+        (make_a_file, False),
+        (make_a_file_of_ones_own, False),
+    ],
+)
+def test_a_way_forth_makes_its_own_turns_again_or_says_that_it_cannot(place, between, is_made):
+    with writer(place, "More.") as agent:
+        before = list(agent.session.conversation.history.items)
+        way = agent.rewind(2)
+        between(agent)
+        done = way.redo()
+        assert len({each.turns[0].id for each in done}) == len(done)
+        assert (way.redo() == []) == (is_made or between is make_a_file)
+        assert list(agent.session.conversation.history.items) == before
+        assert (not way.undone, (place / "a.txt").read_text() == "3") == (is_made, is_made)
+        told = said_before(agent, "Go on.")[len(before) :]
+        assert any("files are not all as" in each.content for each in told) != is_made
+
+
+def test_files_that_are_left_alone_since_they_may_be_the_persons_are_told(place):
+    @tool
+    def leave(*, ctx: ToolContext) -> str:
+        """Write while only a session runs."""
+        watch = ctx.diff_tracker.watch()
+        watch.hand_over()
+        (place / "new.txt").write_text("1")
+        watch.finish()
+        return "Ok."
+
+    with scripted(Call("leave"), "Done.", "More.", tools=[leave], cwd=place) as agent:
+        agent.run_sync("Go.")
+        assert agent.rewind().files.doubtful == (str(place / "new.txt"),)
+        assert "new.txt" in said_before(agent, "Go on.")[-1].content
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_an_undo_of_a_turn_that_stays_is_told_again_where_its_notice_goes(place, restarts):
+    with writer(place, *["More."] * 3) as agent:
+        agent.run_sync("talk")
+        agent.undo(3)
+        agent.run_sync("talk on")
+        with resumed(agent) if restarts else agent as agent:
+            agent.rewind(4)
+            assert "undid" in said_before(agent, "Go on.")[-1].content
+
+
+def test_a_conversation_in_whose_place_another_comes_keeps_no_file_open(place):
+    with writer(place, "More.") as agent, none_left(2):  # those of the present one
+        first = agent.conversation_id
+        agent.reset()
+        second = agent.conversation_id
+        for each in (first, second) * 3:
+            agent.session.resume(each, {})
+            agent.call_sync("write_file", {"path": "b.txt", "content": each})
+
+
+def test_what_a_closed_agent_does_is_not_recorded_and_it_says_so(place):
+    with scripted(*["Yes."] * 2, tools=[], cwd=place) as agent:
+        quiet = agent.run_sync("one")
+        agent.close()
+        agent.close()
+        said = [each.message for each in agent.run_sync("two").events if isinstance(each, Warned)]
+        assert not any(isinstance(each, Warned) for each in quiet.events)
+        assert len(said) == 1 and "not recorded" in said[0]
 
 
 def test_what_a_person_changed_stays_and_is_named(place):

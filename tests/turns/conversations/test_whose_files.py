@@ -211,7 +211,8 @@ def _fill(world: World) -> None:
         (["talk", "write", "talk"], _delete_journals, True),
         (["talk", "reset", "write"], _undo_and_write, False),
         (["write", "fork"], _nothing, False),
-        (["write", "fork"], _delete_the_forks_parent, True),
+        (["write", "fork"], _delete_the_forks_parent, False),
+        (["write", "fork", "write"], _delete_the_forks_parent, False),
         (["write", "write"], _fill, True),
     ],
 )

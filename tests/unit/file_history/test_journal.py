@@ -49,6 +49,15 @@ def test_what_a_full_disk_refuses_is_written_with_what_comes_next(journal):
     assert [turn.id for turn in ChangeJournal(journal.folder).load().turns] == ["three", "one"]
 
 
+def test_what_follows_a_line_in_which_a_kernel_was_killed_is_read(journal):
+    _add(journal, "one")
+    journal.close()
+    with open(f"{journal.folder}/{FILE}", "a") as file:
+        file.write('{"turn": "two", "titl')
+    _add(journal, "three")
+    assert [turn.id for turn in ChangeJournal(journal.folder).load().turns] == ["three", "one"]
+
+
 def test_a_journal_that_a_full_disk_refuses_is_not_kept_open_and_begins_later(journal):
     with none_left(), pytest.MonkeyPatch.context() as patched:
         _fill_disk(patched)

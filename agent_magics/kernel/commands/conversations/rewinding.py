@@ -23,6 +23,7 @@ _LOOK_AGAIN = (
     "you know them. Read a cell again before you change it."
 )
 _LOST = "- Left alone: files that these turns changed and of which no copy is kept any more."
+_NOT_MADE = "- Left alone: files of turns that can be made again no more, since others changed."
 _MOST_NAMED = 20
 
 
@@ -77,6 +78,7 @@ def redo_rewind(notebook: NotebookAgents, name: str) -> str:
     cwd = notebook.agents[name].config.cwd
     lines = [f"Forth again: turn {forth.way.number} and what came after it.", ""]
     lines += [line for way in done for line in _of_files(way, cwd)]
+    lines += [_NOT_MADE] if forth.way.undone else []
     if forth.cells:
         asker = asker_of(notebook.shell)
         lines += NotebookCells(notebook.document, asker, forth.cells).restore()[0]
