@@ -34,7 +34,7 @@ def _path(file: str) -> Path:
     return typed_path(file)
 
 
-def _own(notebook: NotebookAgents) -> Path:
+def _own(notebook: NotebookAgents, hint: str = "") -> Path:
     """Return the recording that this notebook plays or writes."""
     chosen = notebook.settings.replay
     if chosen and chosen != "auto":
@@ -43,7 +43,8 @@ def _own(notebook: NotebookAgents) -> Path:
     if path is None and notebook.settings.record:
         return _path(notebook.settings.record)
     if path is None:
-        raise FatalError(f"This notebook plays no recording; name a file. {RECORDINGS.usage()}")
+        hint = hint or f"name a file. {RECORDINGS.usage()}"
+        raise FatalError(f"This notebook plays no recording; {hint}")
     return path
 
 
@@ -162,7 +163,8 @@ def _trim(notebook: NotebookAgents, file: str = "", cells: str = "") -> str:
 
 
 def _rerecord(notebook: NotebookAgents, which: str) -> str:
-    return notebook.rerecording.want(which, None if which == "off" else _own(notebook))
+    hint = 'name one (%config AgentMagics.replay = "FILE"), or make one (%%agent --record FILE).'
+    return notebook.rerecording.want(which, None if which == "off" else _own(notebook, hint))
 
 
 RECORDINGS = Command(

@@ -5,8 +5,9 @@ from IPython.core.magic_arguments import MagicArgumentParser
 
 from agent_magics.kernel.cell.request.options import parse_options
 from agent_magics.kernel.magics import AgentMagics
-from agent_magics.protocol.config import ApprovalPolicy
+from agent_magics.protocol.config import ApprovalPolicy, Where
 from agent_magics.protocol.errors import FatalError
+from agent_magics.settings.table import settings_in
 
 PARSER: MagicArgumentParser = AgentMagics.agent.parser  # type: ignore[attr-defined]
 OPTIONS = [action for action in PARSER._actions if action.option_strings]
@@ -33,7 +34,15 @@ def test_a_value_that_does_not_fit_is_quoted(value: str) -> None:
     said = _said(f"--approval={value}")
     assert said.startswith(f"--approval does not take {value!r}; ")
     assert all(each in said for each in ApprovalPolicy) or "did you mean" in said
-    assert _said(f"--max-turns={value}") == f"--max-turns takes a number, not {value!r}."
+    assert _said(f"--max-turns={value}") == f"--max-turns takes a whole number, not {value!r}."
+    assert _said(f"--max-cost={value}") == f"--max-cost takes a number, not {value!r}."
+
+
+@pytest.mark.parametrize("name", settings_in(Where.NOTEBOOK).keys() - settings_in(Where.CELL))
+def test_a_setting_that_no_cell_takes_is_told_with_its_place(name: str) -> None:
+    option = f"--{name.replace('_', '-')}"
+    said = f"%%agent has no option {option}; set it for all cells: %config AgentMagics.{name} = …"
+    assert _said(option) == _said(f"{option} x") == _said(f"{option}=x") == said
 
 
 @pytest.mark.parametrize(
