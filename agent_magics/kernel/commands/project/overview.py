@@ -59,6 +59,7 @@ def _activate(notebook: NotebookAgents, name: str) -> str:
 
 
 def _overview(notebook: NotebookAgents) -> str:
+    """List what the project has for agents, and what waits for your trust."""
     workspace = notebook.workspace
     root = find_root(workspace)
     rows = [
@@ -81,6 +82,7 @@ def _trust_text(part: _Section) -> str:
 
 
 def _trust_part(notebook: NotebookAgents, digest: str) -> str:
+    """Trust the part that has this digest, as it is now."""
     _trust(_parts(notebook.workspace), digest)
     return _overview(notebook)
 
