@@ -7,6 +7,7 @@ from typing import Any
 
 from agent_magics.approval.rules import RuleBook
 from agent_magics.config_files.trust import SHOWN_DIGEST, Trustable, check_length
+from agent_magics.delegation.files import ProjectAgents
 from agent_magics.files.paths import is_folder, typed_path
 from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
@@ -111,6 +112,7 @@ def _parts(workspace: Path) -> list[_Section]:
         _of_files("Settings", ProjectSettings(workspace), "settings trust"),
         _of_files("MCP servers", ProjectServers(workspace), "mcp trust"),
         _of_files("Tools", ProjectTools(workspace), "tools trust"),
+        _of_files("Agents", ProjectAgents(workspace), "agents trust"),
     ]
 
 
