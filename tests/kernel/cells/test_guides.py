@@ -54,7 +54,7 @@ def plot(month: str) -> str:
     return month
 '''
 CHANGED = """
-written = [Call("write_file", {"path": f"{name}.txt", "content": "1"}) for name in "bc"]
+written = [Call("write_file", {"path": f"{name}.txt", "content": PAGE}) for name in "bc"]
 with_changes = Agent(ScriptedModel([written, "Done."]), tools=["write_file"], name="changed")
 with_changes.run_sync("Write.")
 agent = with_changes if PAGE == "undo" else Agent(tools=["data", plot])
