@@ -27,8 +27,9 @@ HEAD = """\
 
 Each setting has one name in all places where it may be given (the table's last column): a keyword
 of `Agent(...)`, `%config AgentMagics.NAME = ...`, an option of `%%agent` (`max_turns` is
-`--max-turns` there), a key of a configuration file. What is set holds from the next cell, or the next run, on; only another `cwd` is refused while a
-conversation goes on (`%%agent --new` begins one there), and another `name` for an agent.
+`--max-turns` there), a key of a configuration file. What is set holds from the next cell, or the
+next run, on; only another `cwd` is refused while a conversation goes on (`%%agent --new` begins
+one there), and another `name` for an agent.
 
 Who wins, the first first:
 

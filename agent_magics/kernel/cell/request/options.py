@@ -18,7 +18,7 @@ from agent_magics.text.brief import meant
 
 _REFUSED = re.compile(r"""(["']).*?\1(?=$| \()""")
 _OF_MAPS = ("ask_above", "parts", "batch", "engine")
-_NOT_IN_MAPS = ("plan", "prompt", "new", "tools")
+_NOT_IN_MAPS = ("plan", "prompt", "new", "tools", "max_turns", "sandbox")
 
 
 @contextmanager

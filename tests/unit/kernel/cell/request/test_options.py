@@ -38,6 +38,24 @@ def test_a_value_that_does_not_fit_is_quoted(value: str) -> None:
     assert _said(f"--max-cost={value}") == f"--max-cost takes a number, not {value!r}."
 
 
+# What a map heeds: the others would change nothing, since its rows have no tools and no turns.
+OF_MAPS = {
+    *("model", "approval", "max_tokens", "max_cost", "name", "replay", "record", "into", "output"),
+    *("map", "ask_above", "parts", "batch", "engine", "background"),
+}
+
+
+@pytest.mark.parametrize(
+    "option",
+    [each for each in OPTIONS if each.dest not in OF_MAPS],
+    ids=lambda option: option.dest,
+)
+def test_what_a_map_does_not_heed_is_refused(option: argparse.Action) -> None:
+    name = option.option_strings[0]
+    given = "" if option.nargs == 0 else next(iter(option.choices or ["3"]))
+    assert _said(f"--map df {name} {given}") == f"{name} does not go with --map."
+
+
 @pytest.mark.parametrize("name", settings_in(Where.NOTEBOOK).keys() - settings_in(Where.CELL))
 def test_a_setting_that_no_cell_takes_is_told_with_its_place(name: str) -> None:
     option = f"--{name.replace('_', '-')}"
