@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from agent_magics import RespondToModel, tools
 from agent_magics.tools import edit_file, glob, grep_files, list_dir, read_file, symbols, write_file
@@ -20,6 +21,8 @@ def test_a_path_is_as_good_as_a_text(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert [each.path for each in list_dir(Path())] == ["a.txt"]
     assert [each.path for each in glob("*.txt", Path())] == ["a.txt"]
     assert [each.line for each in grep_files("more", Path("a.txt"))] == [1]
+    Image.new("RGB", (2, 2)).save("a.png")
+    assert str(tools.view_image(Path("a.png"))).startswith("a.png: 2 x 2")
 
 
 @pytest.mark.parametrize("path", [5, None, b"a.txt", ["a.txt"]])
