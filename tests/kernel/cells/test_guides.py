@@ -17,7 +17,7 @@ CELLS = {
     if page.stem != "events"
 }
 # What else a cell needs: a cluster, a bucket, and MCP servers that are installed.
-ELSEWHERE = re.compile(r"scheduler:8786|s3://|mcp\.time|%agent mcp")
+ELSEWHERE = re.compile(r"scheduler:8786|s3://|mcp_server_time|mcp\.time|%agent mcp")
 # The reader's own: data, functions, and an agent that has changed two files.
 OWN = '''
 %reload_ext agent_magics
