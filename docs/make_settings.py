@@ -25,15 +25,16 @@ HEAD = """\
 
 <!-- Written by docs/make_settings.py from agent_magics/protocol/config.py; do not edit. -->
 
-Each setting has one name everywhere: a keyword of `Agent(...)`, `%config AgentMagics.NAME = ...`,
-an option of `%%agent` (`max_turns` is `--max-turns` there), a key of a configuration file. What is
-set holds from the next cell, or the next run, on; only another `cwd` is refused while a
-conversation goes on (`%%agent --new` begins one there), and another `name` for an agent.
+Each setting has one name in all places where it may be given (the table's last column): a keyword
+of `Agent(...)`, `%config AgentMagics.NAME = ...`, an option of `%%agent` (`max_turns` is
+`--max-turns` there), a key of a configuration file. What is set holds from the next cell, or the
+next run, on; only another `cwd` is refused while a conversation goes on (`%%agent --new` begins
+one there), and another `name` for an agent.
 
 Who wins, the first first:
 
 1. the option of a cell, for that cell alone;
-2. `%config`, or what a program gives;
+2. `%config`, or what a program gives (`Agent(...)`, later `agent.configure(...)`);
 3. the project's files: `[tool.agent-magics]` in `pyproject.toml`, and `.agent_magics/config.toml`,
    which goes before it. They hold once you have trusted these settings (`%agent settings trust`),
    and only where they make a run *stricter*; a server, a key, hooks or folders they cannot set.

@@ -207,7 +207,7 @@ def tool(fn: Any = None, **options: Any) -> Any:
         parallel: calls may run side by side; a sync function then runs on a thread, not on the
             notebook's main thread.
         mutating: whether a call may change something; False means it is never asked about. Or a
-            function that decides for one call, given the arguments by name.
+            function that decides for one call, given its arguments in a dict.
         strict: allow the provider to enforce the schema exactly.
         inline: run on the engine's loop; only for work well under a millisecond.
         assess: returns the actions of a call with given arguments, for approval.

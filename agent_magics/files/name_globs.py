@@ -4,6 +4,7 @@ import fnmatch
 import re
 from collections.abc import Callable
 
+from agent_magics.protocol.checked import check
 from agent_magics.protocol.errors import RespondToModel
 
 _MOST_GLOBS = 100
@@ -20,6 +21,7 @@ def name_matcher(pattern: str | None) -> Callable[[str], bool]:
     Raises:
         RespondToModel: the braces of `pattern` expand to too many globs.
     """
+    check("pattern", pattern, str | None, RespondToModel)
     if pattern is None:
         return lambda path: True
     globs = [_as_parts(glob) for glob in _without_braces(pattern)]

@@ -8,7 +8,7 @@ import uuid
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,12 +38,16 @@ from agent_magics.protocol.config import Settings
 from agent_magics.protocol.errors import FatalError, short_message
 from agent_magics.protocol.items import InputImage
 from agent_magics.render.markdown import as_entities
-from agent_magics.settings.sources import Source
+from agent_magics.settings.sources import DEFAULT, Resolved, Source
 from agent_magics.text.secrets import Secrets
 from agent_magics.tools.mcp.callables import McpNamespace
 
 if TYPE_CHECKING:  # fifty modules, which most kernels never use
     from agent_magics.rows.planning import Watcher
+
+_CONFIG = "%config"
+# A cell chooses among these itself; see `CellReader`.
+_CHOSEN_BY_CELLS = ("name", "tools", "replay", "record")
 
 
 @dataclass(slots=True)
@@ -210,10 +214,17 @@ class NotebookAgents:
     def given(self) -> Source:
         """Return the settings of this notebook for all of its cells."""
         values = given_in(self.settings)
-        # A cell chooses among these itself; see `CellReader`.
-        for name in ("name", "tools", "replay", "record"):
+        for name in _CHOSEN_BY_CELLS:
             values.pop(name, None)
-        return Source("%config", values)
+        return Source(_CONFIG, values)
+
+    def settings_of(self, agent: Agent) -> Resolved:
+        """Return the settings of an agent's next cell, also those among which cells choose."""
+        now, given = agent.settings_now(), given_in(self.settings)
+        chosen = {name: getattr(self.settings, name) for name in _CHOSEN_BY_CELLS}
+        origins = {name: _CONFIG if name in given else DEFAULT for name in chosen}
+        settings = replace(now.settings, **{**chosen, "name": agent.name})
+        return replace(now, settings=settings, origins={**now.origins, **origins})
 
     @property
     def secrets(self) -> Secrets:

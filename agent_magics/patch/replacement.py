@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from agent_magics.patch.files import TextFile
 from agent_magics.patch.grammar import AddFile, Chunk
 from agent_magics.patch.match import Edit, match_chunks, with_plain_signs
+from agent_magics.protocol.checked import check
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.text.differences import changed_lines
 
@@ -58,6 +59,7 @@ def read_replacement(
     Raises:
         RespondToModel: `new` cannot be written to a text file.
     """
+    check(names[0], old, str, RespondToModel)
     check_text(names[1], new)
     return ReplaceText(path, old, new, everywhere=everywhere, asked_as=names[0])
 
@@ -83,6 +85,7 @@ def check_text(name: str, content: str) -> None:
     Raises:
         RespondToModel: it contains a NUL or a lone surrogate.
     """
+    check(name, content, str, RespondToModel)
     if "\0" in content:
         raise RespondToModel(f"{name} holds a NUL character, and only text can be written.")
     try:

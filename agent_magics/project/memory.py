@@ -23,6 +23,7 @@ from agent_magics.files.locks import own_write
 from agent_magics.files.plain_files import read_plain
 from agent_magics.project.fingerprints import Anchor, Fingerprints
 from agent_magics.project.texts import decode_text, names_in, opened
+from agent_magics.protocol.checked import check
 from agent_magics.protocol.errors import FatalError, RespondToModel, clause
 from agent_magics.text.brief import brief
 from agent_magics.text.differences import unified_diff
@@ -240,6 +241,7 @@ def checked_topic(topic: str) -> str:
     Raises:
         RespondToModel: it is none.
     """
+    check("topic", topic, str, RespondToModel)
     if not _TOPIC.fullmatch(topic):
         raise RespondToModel(
             f"topic: expected 1 to 64 small letters, digits, - or _, such as sales-data, got "
@@ -254,6 +256,7 @@ def note_content(text: str, about: tuple[Anchor, ...] = ()) -> str:
     Raises:
         RespondToModel: the text is empty or too long, or holds a key.
     """
+    check("text", text, str, RespondToModel)
     cleaned = clean_text(text.encode("utf-8", "replace").decode())
     if not cleaned:
         raise RespondToModel("text: expected Markdown, got none; forget deletes a note.")

@@ -5,6 +5,7 @@ from pathlib import Path
 from agent_magics.config_files.trust import SHOWN_DIGEST
 from agent_magics.dispatch.catalog.ranking import Ranking, words_of
 from agent_magics.dispatch.context import ToolContext
+from agent_magics.dispatch.results.output_guard import require
 from agent_magics.dispatch.tool import tool
 from agent_magics.files.paths import printable
 from agent_magics.project.digests import usable
@@ -22,6 +23,7 @@ def read_skill(name: str, *, ctx: ToolContext | None = None) -> str:
     Args:
         name: the skill's name; or words of the task, to find the skills that fit.
     """
+    require(str, name=name)
     skills = usable(find_skills(Path.cwd() if ctx is None else ctx.cwd))
     found = next((skill for skill in skills if skill.name == name.strip()), None)
     return _render(found) if found is not None else _search(skills, name)

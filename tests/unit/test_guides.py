@@ -4,8 +4,8 @@ import ast
 import builtins
 import re
 import shlex
-from collections.abc import Iterator
-from dataclasses import fields
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, fields
 from importlib import import_module
 from itertools import chain, product
 from pathlib import Path
@@ -15,13 +15,26 @@ from IPython.core.inputtransformer2 import TransformerManager
 
 import agent_magics
 from agent_magics import AgentBudget, tools
+from agent_magics.approval.rules_file import _KEYS as RULE_KEYS
+from agent_magics.approval.rules_file import DECISIONS as RULE_DECISIONS
+from agent_magics.approval.rules_file import PERMISSIONS, parse_rules
+from agent_magics.config_files.places import CONFIG, MCP_JSON
+from agent_magics.delegation.files import _KEYS as AGENT_KEYS
+from agent_magics.delegation.files import parse_type
 from agent_magics.dispatch.tool import _TO_GIVE
 from agent_magics.kernel.cell.request.options import parse_options
 from agent_magics.kernel.commands.control import WORDS
 from agent_magics.kernel.commands.words import _read
 from agent_magics.kernel.magics import AgentMagics
+from agent_magics.mcp.config.parsing import servers_of
+from agent_magics.mcp.config.table import KEYS
 from agent_magics.models.providers.endpoints import HOSTS, PROVIDERS
+from agent_magics.models.providers.families import FEATURES
+from agent_magics.models.recordings.format import read_recording
+from agent_magics.project.front_matter import split_front_matter
+from agent_magics.protocol.config import LoopLimits
 from agent_magics.protocol.ops import DECISIONS
+from agent_magics.rows.planning import MapOptions
 from agent_magics.settings.table import SETTINGS
 
 ROOT = Path(__file__).parents[2]
@@ -169,6 +182,62 @@ def test_each_option_of_a_tool_and_each_limit_of_a_budget_stands_on_its_page() -
     assert set(_TO_GIVE) - {"in_own_words"} - set(_spans(DOCS / "tools.md")) == set()
     limits = {each.name for each in fields(AgentBudget)}
     assert limits - set(_spans(DOCS / "delegation.md")) == set()
+
+
+# What a person may write, and the page that explains all of it.
+OPTIONS = {
+    "mcp_configuration": KEYS.keys(),
+    "approvals": RULE_KEYS | {*PERMISSIONS, *RULE_DECISIONS, "bypass"},
+    "delegation": AGENT_KEYS,
+    "map": MapOptions.__annotations__.keys() | {"output"},
+    "models": FEATURES.keys() | {each for values in FEATURES.values() for each in values},
+    "context": {each.name for each in fields(LoopLimits)},
+}
+
+
+@pytest.mark.parametrize("page", OPTIONS)
+def test_each_option_stands_on_its_page(page: str) -> None:
+    text = (DOCS / f"{page}.md").read_text("utf-8")
+    assert [each for each in OPTIONS[page] if not re.search(rf"\b{each}\b", text)] == []
+
+
+def test_each_limit_of_repetition_stands_with_its_default() -> None:
+    text = (DOCS / "context.md").read_text("utf-8")
+    written = {name: int(n) for n, name in re.findall(r"\| (\d+)[ \w]* \| `(\w+)` \|", text)}
+    assert written == asdict(LoopLimits())
+
+
+def _read_servers(name: str) -> Callable[[Path, str], object]:
+    return lambda folder, text: servers_of(
+        folder / name, text.encode(), folder, {"TRACKER_TOKEN": ""}
+    )
+
+
+def _read_recording(folder: Path, text: str) -> object:
+    (folder / "x.agent.jsonl").write_text(text, encoding="utf-8")
+    return read_recording(folder / "x.agent.jsonl")
+
+
+# Readers of what the pages show of files, by the page and the kind of the block.
+READERS: dict[tuple[str, str], Callable[[Path, str], object]] = {
+    ("approvals", "toml"): lambda folder, text: parse_rules(text, folder, "your own"),
+    ("mcp_configuration", "toml"): _read_servers(CONFIG),
+    ("mcp_configuration", "json"): _read_servers(MCP_JSON),
+    ("mcp", "json"): _read_servers(MCP_JSON),
+    ("delegation", "markdown"): lambda _, text: parse_type("reviewer", text.encode()),
+    ("project", "markdown"): lambda _, text: split_front_matter(text),
+    ("recordings", ""): _read_recording,
+}
+
+
+@pytest.mark.parametrize(("page", "kind"), READERS)
+def test_what_a_page_shows_of_a_file_is_read(page: str, kind: str, tmp_path: Path) -> None:
+    text = (DOCS / f"{page}.md").read_text("utf-8")
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    shown = [block for of, block in blocks if of == kind and not block.startswith("%")]
+    assert shown
+    for block in shown:
+        READERS[page, kind](tmp_path, block.replace("PORT", "8080"))
 
 
 def _spans(page: Path) -> list[str]:

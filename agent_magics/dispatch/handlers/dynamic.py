@@ -58,6 +58,8 @@ class DynamicTool:
         if callback is not None and not callable(callback):
             raise FatalError(f"The callback of tool {spec.name!r} is no function: {callback!r}.")
         check(f"Tool {spec.name!r}: timeout", timeout, float | None)
+        if timeout is not None and not timeout > 0:
+            raise FatalError(f"Tool {spec.name!r}: timeout={timeout!r} is no time above 0.")
         check(f"Tool {spec.name!r}: description", spec.description, str)
         check(f"Tool {spec.name!r}: input_schema", spec.input_schema, Mapping)
         self.given = spec

@@ -26,6 +26,7 @@ def _stores(notebook: NotebookAgents) -> dict[str, ApprovalStore]:
 
 
 def _listing(notebook: NotebookAgents) -> str:
+    """List what is allowed: answers of this session, and rules."""
     agent = notebook.agent_named()
     book = RuleBook(agent.config.cwd, agent.config.writable_roots)
     listed = _approvals_of(notebook, book)

@@ -98,7 +98,7 @@ def _word_alone(notebook: NotebookAgents) -> str:
 
 def _show_status(notebook: NotebookAgents, agent: Agent) -> str:
     """Show each agent's settings and what it is doing."""
-    resolved = agent.settings_now()
+    resolved = notebook.settings_of(agent)
     rows = [
         ("Agent", agent.name),
         ("At work", notebook.doing(agent) or ("yes" if agent.session.busy else "no")),

@@ -41,7 +41,8 @@ def _shown(name: str, resolved: Resolved) -> str:
 
 
 def _listing(notebook: NotebookAgents) -> str:
-    resolved = notebook.agent_named().settings_now()
+    """List the settings, with the source of each value."""
+    resolved = notebook.settings_of(notebook.agent_named())
     return "\n\n".join([settings_table(resolved), *resolved.warnings])
 
 

@@ -16,10 +16,12 @@ from agent_magics.text.brief import meant
 
 
 def _hide(notebook: NotebookAgents, *names: str) -> str:
+    """Take tools away from the agent."""
     return _change(notebook, names, notebook.agent_named().session.registrations.hide)
 
 
 def _show(notebook: NotebookAgents, *names: str) -> str:
+    """Offer tools always, also hidden ones."""
     return _change(notebook, names, notebook.agent_named().session.registrations.show)
 
 
@@ -35,6 +37,7 @@ def _change(notebook: NotebookAgents, names: Sequence[str], change: Callable[[st
 
 
 def _listing(notebook: NotebookAgents) -> str:
+    """List the tools of the next cell, what they cost, and what is hidden."""
     agent = notebook.agent_named()
     turn_config = notebook.turn_config_of(agent)
     offer = turn_config.offer.now()
@@ -94,6 +97,7 @@ def _hidden_words(agent: Agent) -> list[str]:
 
 
 def _untrusted_text(notebook: NotebookAgents) -> str:
+    """Show the project's files with tools, and their digest."""
     project = notebook.agent_named().catalog.discovery.project
     files = project.read()
     if not files:
@@ -118,6 +122,7 @@ def _untrusted_text(notebook: NotebookAgents) -> str:
 
 
 def _trust(notebook: NotebookAgents, given: str) -> str:
+    """Trust the files that have this digest, as they are now."""
     discovery = notebook.agent_named().catalog.discovery
     discovery.project.trust(given)
     discovery.forget()

@@ -7,6 +7,7 @@ from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.models.providers.catalog import DATE, dollars
 from agent_magics.render.markdown import code_span
 from agent_magics.render.tables import table
+from agent_magics.text.brief import number_of
 
 HEAD = ("Agent", "Model", "Requests", "Input", "Cached", "Output", "Reasoning", "Cost", "Context")
 _METER = 10
@@ -58,7 +59,8 @@ def _cost(spending: Spending) -> str:
     known = [dollars(spending.known_cost)] if spending.known_cost else []
     unknown = [f"price of {code_span(name)} not known" for name in spending.unpriced]
     if spending.uncounted:
-        unknown.append(f"{spending.uncounted} requests of which the server counted no tokens")
+        requests = number_of(spending.uncounted, "request")
+        unknown.append(f"tokens of {requests} not counted by the server")
     return " + ".join([*known, *unknown]) or dollars(0)
 
 

@@ -62,7 +62,7 @@ def read_mcp_json(
     if unknown := [key for key in data if key not in (_TOP, "inputs", "$schema")]:
         line, shown = places.line_of(unknown[0]), brief(repr(unknown[0]), LONGEST_SHOWN)
         raise FatalError(f"{path}, line {line}: {shown} is not known; there is: {_TOP}.")
-    reader = TableReader(place, path.parent)
+    reader = TableReader(place, path.parent, unexpanded=environment is None)
     found, left_out = [], []
     for name, table in servers.items():
         try:

@@ -36,10 +36,13 @@ class TableReader:
     Args:
         place: returns the beginning of an error's sentence: `place(name, key)`.
         folder: the folder to which `cwd` is relative.
+        unexpanded: whether an address may hold ``${VAR}``, whose value is not known.
     """
 
-    def __init__(self, place: Callable[..., str], folder: Path) -> None:
-        self._place, self._folder = place, folder
+    def __init__(
+        self, place: Callable[..., str], folder: Path, *, unexpanded: bool = False
+    ) -> None:
+        self._place, self._folder, self._unexpanded = place, folder, unexpanded
 
     def read(self, name: str, table: object) -> McpServerConfig:
         """Convert and validate one table.
@@ -193,6 +196,8 @@ class TableReader:
 
     def _url(self, key: str) -> str:
         url = self._text(key)
+        if self._unexpanded and "${" in url:
+            return url
         try:
             parts = urlsplit(url)
             usable = parts.scheme in ("http", "https") and bool(parts.hostname)

@@ -52,7 +52,8 @@ from agent_magics.text.brief import brief, number_of
 LIVE = (
     "ask a live model, for which OPENAI_API_KEY must be set or OPENAI_BASE_URL name an "
     "OpenAI-compatible server: into the recording (%agent recording rerecord next, or record=FILE "
-    'in a program), or without it (%config AgentMagics.replay = "", or no replay= in a program)'
+    'in a program), or without it (%config AgentMagics.replay = "" and no --replay, or no replay= '
+    "in a program)"
 )
 SERVER = "the recorded server"
 # Tools whose outputs depend on which sub-agent ends first, so that a difference is no drift.

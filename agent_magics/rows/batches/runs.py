@@ -55,7 +55,8 @@ async def cancel(settings: Settings, path: Path, token: str) -> Sent:
     ledger = await asyncio.to_thread(Ledger, path)
     named = [each for each in await asyncio.to_thread(ledger.all) if each.token.startswith(token)]
     if len(named) != 1:
-        raise FatalError(f"{token!r} names {len(named)} batches; %agent map lists them.")
+        problem = "begins the names of several batches" if named else "names no batch under way"
+        raise FatalError(f"{token!r} {problem}; %agent map lists them.")
     (sent,) = named
     async with _opened(settings) as api:
         if sent.server != api.address:

@@ -111,7 +111,9 @@ def _local(pattern: str, judge: FileJudge) -> list[tuple[str, _Opened]]:
     if not os.path.lexists(pattern):  # a name may hold "["
         _check_folders(pattern)
         # `Path.glob` takes no absolute pattern.
-        found = sorted(glob.glob(pattern, recursive=True)) or found  # noqa: PTH207
+        found = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207
+    if not found:
+        raise FatalError(NO_FILE.format(path=pattern))
     # "**" finds a folder and what is in it: each file is read once.
     paths = dict.fromkeys(itertools.chain.from_iterable(map(_files_of, found)))
     return [(path, partial(_open, path, judge)) for path in paths]

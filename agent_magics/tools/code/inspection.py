@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Any, Literal
 
 from agent_magics.dispatch.context import ToolContext
-from agent_magics.dispatch.results.output_guard import PAGE, OutputGuard
+from agent_magics.dispatch.results.output_guard import PAGE, OutputGuard, require
 from agent_magics.dispatch.results.values import (
     COLUMNS,
     bases_of,
@@ -133,6 +133,7 @@ def inspect_variables(
     if detail_level == "full" and limit is not None:
         limit = min(limit, PAGE)  # inspecting each takes time
     guard = OutputGuard(detail_level, offset, limit)
+    require(str | None, pattern=pattern)
     values = _matching(_namespace(ctx), pattern)
     kinds = {name: kind_of(value) for name, value in values.items()}
     named = [name for name in values if kinds[name] not in _GROUPED]

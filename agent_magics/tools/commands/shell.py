@@ -12,6 +12,7 @@ from typing_extensions import TypedDict
 
 from agent_magics.approval.actions import Action
 from agent_magics.dispatch.context import ToolContext
+from agent_magics.dispatch.results.output_guard import require
 from agent_magics.dispatch.tool import tool
 from agent_magics.exec.command import CommandResult, run_command
 from agent_magics.files.paths import typed_path
@@ -201,6 +202,8 @@ def shell_argv(
     Raises:
         RespondToModel: there is no such shell, or the script is empty.
     """
+    require(str, command=script)
+    require(str | None, shell=shell_name)
     if not script.strip():
         raise RespondToModel("The command is empty; pass the script to run.")
     search = (os.environ if ctx is None else ctx.env).get("PATH")
@@ -232,6 +235,7 @@ def check_words(command: Sequence[str]) -> None:
     Raises:
         RespondToModel: it is one string, or empty; the sentence says how to write it.
     """
+    require(str | Sequence[str], command=command)
     if isinstance(command, str) or len(command) == 1:
         line = command if isinstance(command, str) else command[0]
         if isinstance(command, str) or (" " in line.strip() and not os.path.exists(line)):
@@ -257,5 +261,6 @@ def folder(workdir: str | None, ctx: ToolContext | None) -> Path:
         RespondToModel: the folder may not be read.
     """
     if ctx is None:
+        require(str | Path | None, workdir=workdir)
         return typed_path(workdir) if workdir else Path.cwd()
     return ctx.validate_path(workdir or ".", "read")

@@ -16,6 +16,7 @@ from typing import Any
 
 from agent_magics.approval.actions import Action, ActionKind, fingerprint_of
 from agent_magics.dispatch.context import ToolContext
+from agent_magics.dispatch.results.output_guard import require
 from agent_magics.dispatch.tool import tool
 from agent_magics.files.paths import entry_path, literal_path, resolve_path, shown_path, write_kind
 from agent_magics.patch.files import is_read_only
@@ -101,7 +102,8 @@ def _links_of(operations: Sequence[Operation]) -> frozenset[str]:
 
 
 def _place_of(name: str, cwd: Path, links: Container[str]) -> Path:
-    return entry_path(name, cwd) if name in links else resolve_path(name, cwd)
+    is_link = isinstance(name, str) and name in links  # a call by hand may give anything
+    return entry_path(name, cwd) if is_link else resolve_path(name, cwd)
 
 
 def _ruled_reads(
@@ -145,6 +147,7 @@ def _operations(
     patch: str = "", file_path: str = "", original_content: str = "", updated_content: str = ""
 ) -> tuple[Operation, ...]:
     """Parse the arguments of either form (a patch, or one file's change) into operations."""
+    require(str, patch=patch)
     contents = bool(original_content or updated_content)
     if bool(patch) == bool(file_path) or (patch and contents):
         raise RespondToModel(

@@ -66,6 +66,7 @@ def grep_files(
     guard = OutputGuard(max_results=most, max_files=most)
     require_at_least(0, context=context)
     require(OutputMode, output_mode=output_mode)
+    require(str, pattern=pattern)
     start, shown, rights = begin_walk(path, ctx)
     if not start.is_dir():
         os.close(files.open_regular(start, shown, rights.is_withheld))

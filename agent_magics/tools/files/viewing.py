@@ -171,6 +171,8 @@ def _too_many_pixels(shown: str, pillow: Any) -> str:
 
 def _in_kernel(path: str, ctx: ToolContext | None) -> tuple[bool, Any]:
     """Return (True, value) where `path` names a stored result or a variable and no file."""
+    if not isinstance(path, str):  # a call by hand may give a `Path`
+        return False, None
     if is_handle(path) and ctx is not None:
         return True, ctx.handles.value_of(path)
     if not path.isidentifier() or ((Path.cwd() if ctx is None else ctx.cwd) / path).exists():

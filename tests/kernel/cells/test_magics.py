@@ -568,6 +568,24 @@ def test_what_is_set_after_the_first_cell_holds_from_the_next(kernel: Kernel) ->
         kernel.run("%config AgentMagics.base_url = ''")
 
 
+def test_settings_among_which_cells_choose_are_listed_with_value_and_source(kernel: Kernel) -> None:
+    _prepare(kernel, DONE)
+    chosen = {"name": "other", "tools": ["read-only"], "replay": "a.jsonl", "record": "b.jsonl"}
+    rows = kernel.run("%agent settings").markdown
+    for name, value in {"name": "default", "tools": ["data"], "replay": "auto"}.items():
+        assert f"| `{name}` | `{value}` | default |" in rows
+    assert "| `record` | - | default |" in rows
+    try:
+        for name, value in chosen.items():
+            kernel.run(f"{MAGICS}.{name} = {value!r}")
+        rows = kernel.run("%agent settings").markdown
+        for name, value in chosen.items():
+            assert f"| `{name}` | `{value}` | %config |" in rows
+    finally:
+        for name in chosen:
+            kernel.run(f"{MAGICS}.{name} = {MAGICS}.traits()[{name!r}].default()")
+
+
 def test_a_picture_that_is_not_there_is_told(kernel: Kernel) -> None:
     _prepare(kernel, DONE)
     outcome = kernel.run("%%agent\nLook at ![it](gone.png), not ![](https://example.org/a.png).\n")

@@ -203,6 +203,8 @@ def test_misuse_is_told_in_one_sentence(kernel: Kernel, path: Path, line: str, w
 def test_without_a_recording_a_file_must_be_named(kernel: Kernel, path: Path) -> None:
     path.unlink()
     assert "plays no recording; name a file" in _refused(kernel.run("%agent recording"))
+    said = _refused(kernel.run("%agent recording rerecord next"))
+    assert 'plays no recording; name one (%config AgentMagics.replay = "FILE")' in said
 
 
 # -- recording anew --------------------------------------------------------------------------------

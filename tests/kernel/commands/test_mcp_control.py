@@ -109,7 +109,7 @@ def test_a_prompt_is_text_for_a_cell(kernel: Kernel) -> None:
     assert "who=, how= (optional)" in shown(kernel, "prompt")
     assert "'greet' needs who; its arguments are: who=" in refused(kernel, "prompt greet")
     assert "has no x" in refused(kernel, "prompt greet who=a x=b")
-    assert "There is no prompt 'bye'; There are: asking/greet" in refused(kernel, "prompt bye")
+    assert "There is no prompt 'bye'; there are: asking/greet" in refused(kernel, "prompt bye")
     assert "A quotation mark is missing in this line" in refused(kernel, "prompt greet who='a")
 
 

@@ -164,11 +164,13 @@ def test_the_project_stands_in_one_place_and_is_trusted_there(kernel: Kernel, pl
     (ours / "config.toml").write_text("max_turns = 5\n")
     (ours / "tools").mkdir()
     (ours / "tools/mine.py").write_text("x = 1\n")
+    (ours / "agents").mkdir()
+    (ours / "agents/mine.md").write_text("Look.\n")
     write_skill(ours / "skills", "later")
     listed = shown(kernel, "%agent project")
     assert str(place) in listed and "| Instructions | `AGENTS.md` | none needed |" in listed
     waiting = re.findall(r"waits: `([0-9a-f]{12})`", listed)
-    assert len(waiting) >= 4, listed
+    assert len(waiting) >= 5, listed
     assert kernel.run("%agent project trust 000000000000").error == "UsageError"
     for digest in waiting:
         listed = shown(kernel, f"%agent project trust {digest}")

@@ -81,6 +81,12 @@ def test_a_callback_must_be_a_function():
         scripted().register(SPEC, "callback")
 
 
+@pytest.mark.parametrize("timeout", [0, -1, float("nan"), "5", True])
+def test_a_timeout_is_a_time(timeout):
+    with pytest.raises(FatalError, match=f"Tool 'ticket': timeout={timeout!r} "):
+        scripted().register(SPEC, timeout=timeout)
+
+
 @pytest.mark.parametrize(
     ("approval", "asks"),
     [("untrusted", True), ("on-request", True), ("on-failure", False), ("never", False)],

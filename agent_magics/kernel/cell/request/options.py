@@ -10,13 +10,15 @@ from IPython.core.error import UsageError
 from IPython.core.magic_arguments import MagicArgumentParser
 
 from agent_magics.kernel.typed_words import split_words
+from agent_magics.protocol.config import Where
 from agent_magics.protocol.errors import FatalError, short_message, typed_message
 from agent_magics.render.visible import show_hidden
+from agent_magics.settings.table import settings_in
 from agent_magics.text.brief import meant
 
 _REFUSED = re.compile(r"""(["']).*?\1(?=$| \()""")
 _OF_MAPS = ("ask_above", "parts", "batch", "engine")
-_NOT_IN_MAPS = ("plan", "prompt", "new", "tools")
+_NOT_IN_MAPS = ("plan", "prompt", "new", "tools", "max_turns", "sandbox")
 
 
 @contextmanager
@@ -51,6 +53,11 @@ def parse_options(parser: MagicArgumentParser, line: str) -> argparse.Namespace:
     if not unknown[0].startswith("-"):
         raise FatalError(f"Write the prompt below %%agent, which takes only options: {words}")
     name = unknown[0].partition("=")[0]
+    setting = name[2:].replace("-", "_")
+    if setting in settings_in(Where.NOTEBOOK):
+        raise FatalError(
+            f"%%agent has no option {name}; set it for all cells: %config AgentMagics.{setting} = …"
+        )
     names = [flag for action in parser._actions for flag in action.option_strings]
     raise FatalError(f"%%agent has no option {name}; {meant(name, names)} %%agent? explains them.")
 
@@ -68,7 +75,8 @@ def _misused(parser: argparse.ArgumentParser, error: argparse.ArgumentError) -> 
         return f"{name} needs a value; {values}"
     if action.choices:
         return f"{name} does not take {given[0]}; {meant(given[0][1:-1], action.choices)}"
-    takes = "no value" if action.nargs == 0 else "a number"
+    number = "a whole number" if action.type is int else "a number"
+    takes = "no value" if action.nargs == 0 else number
     return f"{name} takes {takes}, not {given[0]}."
 
 

@@ -16,6 +16,7 @@ HEAD = ("Sub-agent", "Task", "State", "Requests", "Tokens", "Cost", "Seconds", "
 
 
 def _listing(notebook: NotebookAgents) -> str:
+    """List the sub-agents, what they do and cost, and their types."""
     own = notebook.agent_named()
     found = find_types(own.config.cwd)
     rows, limits = list[tuple[str, ...]](), [own.sub_agents.limits]
@@ -52,6 +53,7 @@ def _row(each: SubAgentChanged, prefix: str) -> tuple[str, ...]:
 
 
 def _stop(notebook: NotebookAgents, name: str) -> str:
+    """Stop a sub-agent that is at work."""
     found = [
         (agent, each)
         for agent in notebook.agents.values()
@@ -69,6 +71,7 @@ def _stop(notebook: NotebookAgents, name: str) -> str:
 
 
 def _untrusted_text(notebook: NotebookAgents) -> str:
+    """Show the project's files with types of agents, and their digest."""
     project = ProjectAgents(notebook.agent_named().config.cwd)
     files = project.read()
     if not files:
@@ -84,6 +87,7 @@ def _untrusted_text(notebook: NotebookAgents) -> str:
 
 
 def _trust(notebook: NotebookAgents, digest: str) -> str:
+    """Trust the files that have this digest, as they are now."""
     ProjectAgents(notebook.agent_named().config.cwd).trust(digest)
     return "The agent files of this project are used from the next sub-agent on."
 

@@ -205,8 +205,8 @@ async def _get_prompt(
     found = [one for one in prompts if name in (one.name, f"{one.server}/{one.name}")]
     if len(found) != 1:
         names = [f"{one.server}/{one.name}" for one in (found or prompts)]
-        which = f"Which prompt {name!r}?" if found else f"There is no prompt {name!r};"
-        raise RespondToModel(f"{which} There are: {', '.join(names[:_MOST_LISTED]) or 'none'}.")
+        which = f"Which prompt {name!r}? There" if found else f"There is no prompt {name!r}; there"
+        raise RespondToModel(f"{which} are: {', '.join(names[:_MOST_LISTED]) or 'none'}.")
     _check_arguments(found[0], arguments)
     return await manager.server(found[0].server).get_prompt(found[0].name, arguments)
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from agent_magics.config_files.places import user_config_file
 from agent_magics.config_files.trust import SHOWN_DIGEST
@@ -52,8 +51,7 @@ def how_reached(server: McpServerConfig, manager: McpConnectionManager | None = 
     if server.url is None:
         line = " ".join([server.command or "", *_shown_args(server.args)])
     else:
-        parts = urlsplit(server.url)  # without the query, which may hold keys
-        line = f"{parts.scheme}://{parts.netloc}{parts.path}"
+        line = re.split("[?#]", server.url)[0]  # without the query, which may hold keys
     line = ADDRESS_PASSWORD.sub(rf"\1:{_HIDDEN}", line)
     known = manager.secrets() if manager else ()
     for secret in (*known, *_secret_variables(), *secrets_in(line)):

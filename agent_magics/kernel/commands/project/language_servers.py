@@ -24,6 +24,8 @@ _LONGEST_PROBLEM = 500
 
 
 def _stop(notebook: NotebookAgents, name: str = "") -> str:
+    """End language servers."""
+
     async def stop() -> None:
         await asyncio.gather(*(server.stop() for server in _servers(await _named(name), name)))
 
@@ -32,6 +34,8 @@ def _stop(notebook: NotebookAgents, name: str = "") -> str:
 
 
 def _restart(notebook: NotebookAgents, name: str = "") -> str:
+    """End language servers, and start those again that were asked last."""
+
     async def restart() -> None:
         _servers(await _named(name), name)
         await shared_manager().restart(name)
@@ -51,6 +55,7 @@ def _servers(found: list[LanguageServer], name: str) -> list[LanguageServer]:
 
 
 def _logs(notebook: NotebookAgents, name: str = "") -> str:
+    """Show the last lines that servers wrote."""
     servers = _servers(wait_for(notebook.agent_named(), _named(name)), name)
     texts = [
         f"{code_span(server.spec.name)} in {code_span(str(server.root))}:\n\n"
@@ -61,6 +66,8 @@ def _logs(notebook: NotebookAgents, name: str = "") -> str:
 
 
 def _listed(notebook: NotebookAgents) -> str:
+    """List the language servers that were started."""
+
     async def states() -> tuple[ServerState, ...]:
         return shared_manager().states()
 

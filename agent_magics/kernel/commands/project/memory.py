@@ -33,6 +33,7 @@ def _find(notebook: NotebookAgents, topic: str, scope: str) -> tuple[NoteFolder,
 
 
 def _listing(notebook: NotebookAgents) -> str:
+    """List the notes: whose, when written, whether stale or not trusted."""
     workspace = notebook.workspace
     digests = Fingerprints(workspace, notebook.shell.user_ns)
     read = [(folder, folder.read()) for folder in note_folders(workspace).values()]
@@ -75,6 +76,7 @@ def _row(note: Note, state: str) -> tuple[str, ...]:
 
 
 def _show(notebook: NotebookAgents, topic: str, scope: str = "") -> str:
+    """Show a note as it is written."""
     folder, note = _find(notebook, topic, scope)
     about = ", ".join(code_span(anchor.name) for anchor in note.about)
     head = f"{code_span(str(folder.path_of(note.topic)))}, written {note.written}"
@@ -88,6 +90,7 @@ _READ_BY_IPYTHON = re.compile(r"[{}$\"\\\n\r]")
 
 
 def _edit(notebook: NotebookAgents, topic: str, scope: str = "") -> str:
+    """Put a note into the next cell, which saves it."""
     folder, note = _find(notebook, topic, scope)
     path = str(folder.path_of(note.topic))
     if _READ_BY_IPYTHON.search(path):
@@ -98,6 +101,7 @@ def _edit(notebook: NotebookAgents, topic: str, scope: str = "") -> str:
 
 
 def _delete(notebook: NotebookAgents, topic: str, scope: str = "") -> str:
+    """Delete a note."""
     folder, note = _find(notebook, topic, scope)
     try:
         folder.write(note.topic, None, by_person=True)
@@ -107,6 +111,7 @@ def _delete(notebook: NotebookAgents, topic: str, scope: str = "") -> str:
 
 
 def _trust(notebook: NotebookAgents, digest: str) -> str:
+    """Trust the project's notes that have this digest, as they are now."""
     note_folders(notebook.workspace)["project"].trust(digest)
     return "The project's notes are used from the next conversation on."
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from agent_magics.approval.rules import RuleBook
 from agent_magics.config_files.trust import SHOWN_DIGEST, Trustable, check_length
+from agent_magics.delegation.files import ProjectAgents
 from agent_magics.files.paths import is_folder, typed_path
 from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
@@ -59,6 +60,7 @@ def _activate(notebook: NotebookAgents, name: str) -> str:
 
 
 def _overview(notebook: NotebookAgents) -> str:
+    """List what the project has for agents, and what waits for your trust."""
     workspace = notebook.workspace
     root = find_root(workspace)
     rows = [
@@ -81,6 +83,7 @@ def _trust_text(part: _Section) -> str:
 
 
 def _trust_part(notebook: NotebookAgents, digest: str) -> str:
+    """Trust the part that has this digest, as it is now."""
     _trust(_parts(notebook.workspace), digest)
     return _overview(notebook)
 
@@ -109,6 +112,7 @@ def _parts(workspace: Path) -> list[_Section]:
         _of_files("Settings", ProjectSettings(workspace), "settings trust"),
         _of_files("MCP servers", ProjectServers(workspace), "mcp trust"),
         _of_files("Tools", ProjectTools(workspace), "tools trust"),
+        _of_files("Agents", ProjectAgents(workspace), "agents trust"),
     ]
 
 

@@ -13,6 +13,7 @@ from agent_magics.text.brief import meant
 
 
 def _listing(notebook: NotebookAgents) -> str:
+    """List the prompts with their fields."""
     prompts = find_prompts(notebook.workspace)
     if not prompts:
         return (
@@ -46,6 +47,7 @@ def _state(prompt: PromptFile, is_used: bool) -> str:
 
 
 def _shown(notebook: NotebookAgents, name: str) -> str:
+    """Show a prompt as it is written."""
     prompts = find_prompts(notebook.workspace)
     prompt = next((each for each in prompts if each.name == name), None)
     if prompt is None:
@@ -58,11 +60,13 @@ def _as_written(prompt: PromptFile) -> str:
 
 
 def _trust(notebook: NotebookAgents, digest: str) -> str:
+    """Trust the prompts that have this digest, all or one."""
     trusted = trust_prompts(notebook.workspace, digest)
     return f"You may use: {', '.join(code_span(each.name) for each in trusted)}."
 
 
 def _waiting_text(notebook: NotebookAgents) -> str:
+    """Show the prompts that wait for your trust, with a digest each."""
     waiting = untrusted(find_prompts(notebook.workspace))
     if not waiting:
         return "No prompt waits for your trust."

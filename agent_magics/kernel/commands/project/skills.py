@@ -16,6 +16,7 @@ from agent_magics.text.brief import meant
 
 
 def _listing(notebook: NotebookAgents) -> str:
+    """List the skills, and which of them are used."""
     skills = find_skills(notebook.workspace)
     if not skills:
         return (
@@ -51,6 +52,7 @@ def _state(skill: Skill, used: Sequence[Skill]) -> str:
 
 
 def _shown(notebook: NotebookAgents, name: str) -> str:
+    """Show a skill as the model reads it."""
     skills = find_skills(notebook.workspace)
     skill = next((each for each in skills if each.name == name), None)
     if skill is None:
@@ -64,6 +66,7 @@ def _shown(notebook: NotebookAgents, name: str) -> str:
 
 
 def _test(notebook: NotebookAgents, name: str) -> str:
+    """Run a skill's test notebook."""
     passed, text = run_skill_test(notebook.agent_named(), name)
     if passed:
         return text
@@ -72,11 +75,13 @@ def _test(notebook: NotebookAgents, name: str) -> str:
 
 
 def _trust(notebook: NotebookAgents, digest: str) -> str:
+    """Trust the skills that have this digest, all or one."""
     trusted = trust_skills(notebook.workspace, digest)
     return f"Used from the next cell on: {', '.join(code_span(each.name) for each in trusted)}."
 
 
 def _waiting_text(notebook: NotebookAgents) -> str:
+    """Show the skills that wait for your trust, with a digest each."""
     waiting = untrusted(find_skills(notebook.workspace))
     if not waiting:
         return "No skill waits for your trust."

@@ -34,7 +34,7 @@ def _path(file: str) -> Path:
     return typed_path(file)
 
 
-def _own(notebook: NotebookAgents) -> Path:
+def _own(notebook: NotebookAgents, hint: str = "") -> Path:
     """Return the recording that this notebook plays or writes."""
     chosen = notebook.settings.replay
     if chosen and chosen != "auto":
@@ -43,7 +43,8 @@ def _own(notebook: NotebookAgents) -> Path:
     if path is None and notebook.settings.record:
         return _path(notebook.settings.record)
     if path is None:
-        raise FatalError(f"This notebook plays no recording; name a file. {RECORDINGS.usage()}")
+        hint = hint or f"name a file. {RECORDINGS.usage()}"
+        raise FatalError(f"This notebook plays no recording; {hint}")
     return path
 
 
@@ -147,22 +148,27 @@ def _unused(recording: Recording, prompts: NotebookPrompts) -> list[RecordedTurn
 
 
 def _show(notebook: NotebookAgents, file: str = "") -> str:
+    """Show the exchanges of a recording."""
     return show_recording(_path(file) if file else _own(notebook))
 
 
 def _diff(notebook: NotebookAgents, first: str, second: str = "") -> str:
+    """Show what B answers differently from A."""
     if second:
         return show_differences(_path(first), _path(second))
     return show_differences(_own(notebook), _path(first))
 
 
 def _trim(notebook: NotebookAgents, file: str = "", cells: str = "") -> str:
+    """Remove what no cell of the saved notebook uses."""
     path = _path(file) if file else _own(notebook)
     return trim_recording(path, notebook.settings.cwd, _path(cells) if cells else None)
 
 
 def _rerecord(notebook: NotebookAgents, which: str) -> str:
-    return notebook.rerecording.want(which, None if which == "off" else _own(notebook))
+    """Ask the live model in the next cell, or in all, and replace its answers."""
+    hint = 'name one (%config AgentMagics.replay = "FILE"), or make one (%%agent --record FILE).'
+    return notebook.rerecording.want(which, None if which == "off" else _own(notebook, hint))
 
 
 RECORDINGS = Command(

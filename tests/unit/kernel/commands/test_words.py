@@ -56,6 +56,13 @@ NOT = [
 ]
 
 
+@pytest.mark.parametrize("word", WORDS)
+def test_the_help_of_a_word_says_what_each_form_does(word: str) -> None:
+    rows = WORDS[word].details.splitlines()[2:]
+    assert len(rows) == len(WORDS[word]._forms)
+    assert [row for row in rows if re.search(r"\|\s+\|$", row)] == []
+
+
 @pytest.mark.parametrize("line", FIT)
 def test_a_line_that_has_a_form_runs_its_function_with_the_values(line: str) -> None:
     assert FORMS.run(line.split()) == (tuple(line.split()) or ("nothing",))

@@ -64,7 +64,7 @@ def test_a_batch_is_cancelled_and_its_answers_are_kept():
     ("arguments", "words"),
     [
         (["nope"], "takes: \\[--cache FILE\\], resume"),
-        (["cancel", "zz"], "names 0 batches"),
+        (["cancel", "zz"], "'zz' names no batch under way; %agent map lists them."),
         (["--cache", "no/file"], "There is no file no/file"),
     ],
 )

@@ -336,13 +336,18 @@ def test_a_line_that_is_no_json_is_that_rows_error(tmp_path):
     ("rows", "words"),
     [
         ("nothing.csv", "no file nothing.csv"),
-        ("x" * 300, "reads .parquet"),
+        ("nothing/", "no file nothing."),
+        ("nothing*", r"no file nothing\*."),
+        ("x" * 300, "no file xxx"),
+        ("folder/", "folder: map reads .parquet"),
         ("table.xlsx", "reads .parquet, .csv, .tsv, .jsonl"),
         ({"text": "a"}, "not dict"),
         (7, "not int"),
     ],
 )
 def test_what_has_no_rows_is_one_sentence(rows, words):
+    Path("table.xlsx").touch()
+    Path("folder").mkdir()
     with pytest.raises(FatalError, match=words):
         open_source(rows)
 

@@ -5,8 +5,9 @@ from IPython.core.magic_arguments import MagicArgumentParser
 
 from agent_magics.kernel.cell.request.options import parse_options
 from agent_magics.kernel.magics import AgentMagics
-from agent_magics.protocol.config import ApprovalPolicy
+from agent_magics.protocol.config import ApprovalPolicy, Where
 from agent_magics.protocol.errors import FatalError
+from agent_magics.settings.table import settings_in
 
 PARSER: MagicArgumentParser = AgentMagics.agent.parser  # type: ignore[attr-defined]
 OPTIONS = [action for action in PARSER._actions if action.option_strings]
@@ -33,7 +34,33 @@ def test_a_value_that_does_not_fit_is_quoted(value: str) -> None:
     said = _said(f"--approval={value}")
     assert said.startswith(f"--approval does not take {value!r}; ")
     assert all(each in said for each in ApprovalPolicy) or "did you mean" in said
-    assert _said(f"--max-turns={value}") == f"--max-turns takes a number, not {value!r}."
+    assert _said(f"--max-turns={value}") == f"--max-turns takes a whole number, not {value!r}."
+    assert _said(f"--max-cost={value}") == f"--max-cost takes a number, not {value!r}."
+
+
+# What a map heeds: the others would change nothing, since its rows have no tools and no turns.
+OF_MAPS = {
+    *("model", "approval", "max_tokens", "max_cost", "name", "replay", "record", "into", "output"),
+    *("map", "ask_above", "parts", "batch", "engine", "background"),
+}
+
+
+@pytest.mark.parametrize(
+    "option",
+    [each for each in OPTIONS if each.dest not in OF_MAPS],
+    ids=lambda option: option.dest,
+)
+def test_what_a_map_does_not_heed_is_refused(option: argparse.Action) -> None:
+    name = option.option_strings[0]
+    given = "" if option.nargs == 0 else next(iter(option.choices or ["3"]))
+    assert _said(f"--map df {name} {given}") == f"{name} does not go with --map."
+
+
+@pytest.mark.parametrize("name", settings_in(Where.NOTEBOOK).keys() - settings_in(Where.CELL))
+def test_a_setting_that_no_cell_takes_is_told_with_its_place(name: str) -> None:
+    option = f"--{name.replace('_', '-')}"
+    said = f"%%agent has no option {option}; set it for all cells: %config AgentMagics.{name} = …"
+    assert _said(option) == _said(f"{option} x") == _said(f"{option}=x") == said
 
 
 @pytest.mark.parametrize(

@@ -116,6 +116,8 @@ def test_trust_shows_what_is_written_and_no_value_of_the_persons(tmp_path, monke
         },
         "b": {"type": "http", "url": "https://a.b/${PLAIN_NAME}", "headers": {"X-A": "${B}"}},
     }
+    addresses = ["${PLAIN_NAME:-https://a.b}/c", "https://${H}:${P}/c", "https://[${H:-x}/c"]
+    servers |= {f"u{n}": {"url": f"{each}?key=${{K}}"} for n, each in enumerate(addresses)}
     project = tmp_path / "project"
     (project / ".agent_magics").mkdir(parents=True)
     (project / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
@@ -126,6 +128,7 @@ def test_trust_shows_what_is_written_and_no_value_of_the_persons(tmp_path, monke
     assert "a value of mine" not in said and "./x.so" not in said
     assert "| `srv ${PLAIN_NAME} ${UNSET:-or this}` | sets `LD_PRELOAD` |" in said
     assert "| `https://a.b/${PLAIN_NAME}` | is sent `X-A` |" in said
+    assert [each for each in addresses if f"| `{each}` |" not in said] == []
     assert f"runs in `{project}/sub`; its calls run without a question" in said
 
 

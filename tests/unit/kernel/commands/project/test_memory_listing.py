@@ -4,8 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from agent_magics.config_files.trust import Trustable
 from agent_magics.kernel.commands.project.memory import MEMORY
-from agent_magics.kernel.commands.project.overview import _Section, _trust
+from agent_magics.kernel.commands.project.overview import _parts, _Section, _trust
 from agent_magics.project.memory import NoteFolder
 from agent_magics.protocol.errors import FatalError
 
@@ -54,3 +55,8 @@ def test_a_digest_that_fits_nothing_trusts_nothing(digest, sentence):
     with pytest.raises(FatalError) as raised:
         _trust(parts, digest)
     assert sentence in str(raised.value)
+
+
+def test_all_that_waits_for_trust_is_a_part_of_the_project(tmp_path):
+    shown = {f"%agent {part.word}".removesuffix(" trust") for part in _parts(tmp_path)}
+    assert {each.command.removesuffix(" trust") for each in Trustable.__subclasses__()} <= shown
