@@ -39,7 +39,7 @@ def completions(page: NotebookPage) -> Locator:
 
 
 def write(page: NotebookPage, number: int, text: str) -> None:
-    """Put text at the end of a cell, at once: by letters, a list that is early would be sorted by them."""
+    """Put text at the end of a cell, at once: typed, it would filter and sort an early list."""
     page.cell(number).locator(".jp-InputArea-editor").click()
     page.page.keyboard.press("Control+End")
     page.page.keyboard.insert_text(text)
