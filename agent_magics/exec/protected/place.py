@@ -29,7 +29,7 @@ _MOST_NEW = 100  # files that are moved out of it one by one
 
 
 @dataclass(slots=True)
-class Place:
+class ProtectedPlace:
     """A protected path, and its state when the first of the running commands began.
 
     Attributes:

@@ -27,7 +27,7 @@ from agent_magics.exec.protected.git_changes import makes_git_run
 from agent_magics.exec.protected.git_places import is_approved
 from agent_magics.exec.protected.installed import Installed
 from agent_magics.exec.protected.new_repositories import NewRepositories, OwnRepositories
-from agent_magics.exec.protected.place import Place
+from agent_magics.exec.protected.place import ProtectedPlace
 from agent_magics.exec.protected.put_back import Finding, Quarantine
 from agent_magics.exec.protected.snapshot import SnapshotEntry
 from agent_magics.files.beneath import is_below, real_path
@@ -57,7 +57,7 @@ class Tripwire:
 
     def __init__(self, quarantine: str, every: float | None = _LOOKS_EVERY) -> None:
         self._quarantine = Quarantine(quarantine)
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, ProtectedPlace] = {}
         # What all running commands have mounted read-only, opened: or what replaces it could get
         # its number.
         self._pins: dict[str, int] = {}
@@ -105,13 +105,15 @@ class Tripwire:
             return watch
 
     @property
-    def _held(self) -> list[Place]:
+    def _held(self) -> list[ProtectedPlace]:
         """The places of the commands that run."""
         return [place for place in self._places.values() if place.holders]
 
-    def _place(self, path: str, confinement: Confinement, others: tuple[str, ...]) -> Place:
+    def _place(
+        self, path: str, confinement: Confinement, others: tuple[str, ...]
+    ) -> ProtectedPlace:
         root = max((r for r in confinement.writable if is_below(path, (r,))), key=len, default=path)
-        place = self._places.setdefault(path, Place(path, root))
+        place = self._places.setdefault(path, ProtectedPlace(path, root))
         if place.holders:
             place.widen(root)
         else:
@@ -205,7 +207,7 @@ class Tripwire:
     # -- for `FileWatch` ---------------------------------------------------------------------------
 
     def compare(
-        self, places: Sequence[Place], tree: NewRepositories | None = None
+        self, places: Sequence[ProtectedPlace], tree: NewRepositories | None = None
     ) -> list[Finding]:
         """Restore what changed, and search for new repositories in `tree`; return the findings."""
         with self._lock:
@@ -249,7 +251,7 @@ class Tripwire:
                 if not place.holders:
                     self._unpin(place.path)
 
-    def _compare_place(self, place: Place) -> list[Finding]:
+    def _compare_place(self, place: ProtectedPlace) -> list[Finding]:
         """Restore a place, or accept what changed there, by who may have changed it."""
         has_moved = place.has_moved()
         if not has_moved and not place.has_changed():
@@ -279,7 +281,7 @@ class FileWatch:
         self,
         tripwire: Tripwire,
         confinement: Confinement | None,
-        places: Sequence[Place],
+        places: Sequence[ProtectedPlace],
         tree: NewRepositories | None,
         tell: _Tell | None,
     ) -> None:
