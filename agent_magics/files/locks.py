@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from agent_magics.files.beneath import closing_descriptor
@@ -22,8 +22,8 @@ MOMENT = 0.2  # seconds; others hold the lock for less when they only look at a 
 LONGEST_WAIT = 10.0  # seconds; a change takes milliseconds, so a process that holds it longer hangs
 _BETWEEN_TRIES = 0.01
 
-_Guard = Callable[[Sequence[str]], AbstractContextManager[None]]
-_guards: list[_Guard] = []
+_Guard = Callable[[Sequence[str]], AbstractContextManager[object]]
+_guard: _Guard = nullcontext  # none yet
 
 
 def thread_lock() -> threading.Lock:
@@ -149,20 +149,17 @@ def locked(path: Path) -> Iterator[None]:
 
 def guard_own_writes(guard: _Guard) -> None:
     """Enter `guard` around all that is written under `own_write`; it gets the paths."""
-    _guards.append(guard)
+    global _guard
+    _guard = guard
 
 
-@contextmanager
-def own_write(*paths: str | os.PathLike[str]) -> Iterator[None]:
+def own_write(*paths: str | os.PathLike[str]) -> AbstractContextManager[object]:
     """Write files by which the kernel does what the person asked for or approved.
 
     What protects files accepts them, and compares none until then: so it goes around the writes
     alone, within `locked`, and waits for nobody.
     """
-    with ExitStack() as entered:
-        for guard in _guards:
-            entered.enter_context(guard([os.fspath(path) for path in paths]))
-        yield
+    return _guard([os.fspath(path) for path in paths])
 
 
 def _is_at(path: str | os.PathLike[str], descriptor: int) -> bool:

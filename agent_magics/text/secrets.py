@@ -46,17 +46,18 @@ _ORDINARY_TOKEN = re.compile(
     r"|resume|csrf|xsrf|start|stop|end|eos|bos|pad|unk|cls|sep|mask)[\W_]*token",
     re.IGNORECASE,
 )
-# "Enter your user name and password", "Your token, please"; not "Enter the name of the secret".
-_SECRET_REQUEST = re.compile(
-    r"(?:(?<!not )(?<!never )(?<!n['\u2019]t )"
-    r"\b(?:enter|type|paste|provide|supply|give|send|share|tell"
-    r"|(?:need|what(?:['\u2019]s| is| are)) your)"
-    r"|^\W*your)\b"
-    r"(?:[^\w.!?;\n]+(?!(?:of|for|to|about|with|without|from|where|which|whose)\b)\w+){0,6}?"
-    rf"[^\w.!?;\n]+\w*?(?:{_SECRET_WORDS}|token(?=s?\b))s?+"
-    r"(?!(?:['\u2019]s)?\s+(?:name|id|count|limit|type|polic))",
-    re.IGNORECASE,
+# Who asks: "Enter", "We need your", "Your token, please"; not "Do not enter".
+_ASKING = (
+    r"(?<!not )(?<!never )(?<!n['\u2019]t )\b"
+    r"(?:enter|type|paste|provide|supply|give|send|share|tell"
+    r"|(?:need|what(?:['\u2019]s| is| are)) your)\b|^\W*your\b"
 )
+_BLANK = r"[^\w.!?;\n]+"  # within a sentence
+# Words before the secret, "your user name and"; not "the name of the".
+_BEFORE = rf"(?:{_BLANK}(?!(?:of|for|to|about|with|without|from|where|which|whose)\b)\w+){{0,6}}?"
+_ASKED_FOR = rf"{_BLANK}\w*?(?:{_SECRET_WORDS}|token(?=s?\b))s?+"
+_BEHIND = r"(?!(?:['\u2019]s)?\s+(?:name|id|count|limit|type|polic))"  # not "the secret's name"
+_SECRET_REQUEST = re.compile(rf"(?:{_ASKING}){_BEFORE}{_ASKED_FOR}{_BEHIND}", re.IGNORECASE)
 # A text that is a label: "GitHub API key:".
 _SECRET_ALONE = re.compile(
     rf"\W*(?:\w+\s+){{0,2}}\w*?(?:{_SECRET_WORDS}|token)s?\W*", re.IGNORECASE

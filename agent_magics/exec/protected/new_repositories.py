@@ -76,6 +76,8 @@ class OwnRepositories:
     def others_in(self, folders: Iterable[str]) -> list[Finding]:
         """Return the other repositories in these folders because of which git may run a program,
         and what cannot be looked into.
+
+        They may be anywhere: git also looks into what a repository names as its submodules.
         """
         # No command could write any others.
         return [

@@ -34,7 +34,7 @@ from agent_magics.files.beneath import (
     open_folder,
     set_mode_at,
 )
-from agent_magics.files.plain_files import stamp_of
+from agent_magics.files.plain_files import open_plain, stamp_of
 from agent_magics.protocol.errors import clause
 
 MOST_KEPT = 256 << 20  # bytes in quarantine
@@ -196,14 +196,8 @@ def _copy_file(name: str, folder: int, target: str) -> None:
     Raises:
         OSError: it is not a regular file, or the copy failed.
     """
-    source = os.open(
-        name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder
-    )
-    with open(source, "rb") as file:
-        if not stat.S_ISREG(os.fstat(source).st_mode):
-            raise OSError(errno.EXDEV, "only regular files are copied")
-        with open(target, "xb") as copy:
-            shutil.copyfileobj(file, copy)
+    with open(open_plain(name, folder=folder), "rb") as file, open(target, "xb") as copy:
+        shutil.copyfileobj(file, copy)
 
 
 def put_back(
@@ -236,7 +230,7 @@ def put_back(
         now = take(place, {})
     for path in _differences(before, now):
         was, is_now = before.get(path), now.get(path)
-        if path.endswith(".agent.jsonl") and (was is None or _goes_on(was, is_now)):
+        if path.endswith(".agent.jsonl") and (was is None or was.is_continued_by(is_now)):
             continue  # this package records into it
         is_within = is_in(path, replaced)
         if is_in(path, settled) or (is_within and was is None):
@@ -266,10 +260,6 @@ def _differences(before: Snapshot, now: Snapshot) -> Iterator[str]:
             remove_compiled(path)
         else:
             yield path
-
-
-def _goes_on(was: SnapshotEntry, is_now: SnapshotEntry | None) -> bool:
-    return is_now is not None and was.is_continued_by(is_now)
 
 
 def modes_above(place: str, root: str) -> dict[str, int]:

@@ -49,9 +49,9 @@ class SnapshotEntry:
             return self.signature == other.signature
         return self.content == other.content
 
-    def is_continued_by(self, other: "SnapshotEntry") -> bool:
+    def is_continued_by(self, other: "SnapshotEntry | None") -> bool:
         """Tell whether the other one differs only by appended content."""
-        if self.content is None or other.content is None:
+        if self.content is None or other is None or other.content is None:
             return False
         return self.mode == other.mode and other.content.startswith(self.content)
 
@@ -87,10 +87,8 @@ def up_to_a_common_end(before: Snapshot, now: Snapshot, most: int) -> tuple[Snap
     if not ends:
         return before, now
     end = min(ends)
-    return (
-        {path: entry for path, entry in before.items() if _order(path) <= end},
-        {path: entry for path, entry in now.items() if _order(path) <= end},
-    )
+    before, now = ({p: e for p, e in each.items() if _order(p) <= end} for each in (before, now))
+    return before, now
 
 
 def _order(path: str) -> tuple[int, list[str]]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from functools import partial
@@ -17,7 +18,7 @@ from agent_magics._version import __version__
 from agent_magics.exec.servers import LogRing
 from agent_magics.mcp.client.calls import Calls, check_sent
 from agent_magics.mcp.client.faults import NO_RESULT, core_of, describe, meaning_of, wants_login
-from agent_magics.mcp.client.listing_filter import ListingFilter
+from agent_magics.mcp.client.message_filter import MessageFilter
 from agent_magics.mcp.client.results import contents_of, message_of, prompt_of, resource_of
 from agent_magics.mcp.client.schemas import MOST_TOOLS
 from agent_magics.mcp.client.tool_choice import chosen_tools, is_wanted
@@ -71,7 +72,7 @@ class McpLink:
         self._log = log
         self._redact = redact
         self._ring = ring
-        self._listing_filter = ListingFilter(partial(is_wanted, config))
+        self._filter = MessageFilter(partial(is_wanted, config))
         self._transport = self._make_transport()
         self._opened: Client | None = None
         self._calls = Calls(config, around.roots, log)
@@ -131,27 +132,8 @@ class McpLink:
         """
         if self._client.server_capabilities.tools is None:
             return
-        self._listing_filter.take()  # discard results of a failed listing
-        found: list[types.Tool] = []
-        cursors: set[str] = set()
-        cursor: str | None = None
-        for _ in range(_MOST_PAGES):
-            with (
-                self._translating_errors("tools/list"),
-                self._listing_filter.at_work(self._client.protocol_version),
-            ):
-                page = await self._client.list_tools(cursor=cursor)
-            found += page.tools
-            cursor = page.next_cursor
-            if not cursor or len(found) > MOST_TOOLS:
-                break
-            if cursor in cursors:
-                self._log.note("its list of tools comes back to where it was; cut there")
-                break
-            cursors.add(cursor)
-        else:
-            self._log.note(f"its list of tools has more than {_MOST_PAGES} pages; cut there")
-        malformed = self._listing_filter.take()
+        with self._filter.listing(self._client.protocol_version) as malformed:
+            found = await self._all(self._client.list_tools, "tools", MOST_TOOLS)
         self.tools, self.left_out = chosen_tools(self._config, found, malformed, self._log)
 
     def how_it_ended(self) -> str:
@@ -199,15 +181,7 @@ class McpLink:
     async def list_prompts(self) -> tuple[McpPrompt, ...]:
         """Return all prompts."""
         self._need(self.has_prompts, "prompts")
-        found: list[types.Prompt] = []
-        cursor: str | None = None
-        for _ in range(_MOST_PAGES):
-            with self._translating_errors("prompts/list"):
-                page = await self._client.list_prompts(cursor=cursor)
-            found += page.prompts
-            if not page.next_cursor or page.next_cursor == cursor:
-                break
-            cursor = page.next_cursor
+        found = await self._all(self._client.list_prompts, "prompts")
         return tuple(prompt_of(self._config.name, each) for each in found)
 
     async def get_prompt(
@@ -218,6 +192,25 @@ class McpLink:
         with self._translating_errors(f"the prompt {name!r}", (name, dict(arguments))):
             answer = await self._client.get_prompt(name, dict(arguments))
         return tuple(message_of(message) for message in answer.messages)
+
+    async def _all(self, ask: Callable[..., Any], what: str, most: int = sys.maxsize) -> list[Any]:
+        """Return what all pages of a list have; no further page is requested past `most` parts."""
+        found: list[Any] = []
+        cursor: str | None = None
+        cursors: set[str] = set()
+        for _ in range(_MOST_PAGES):
+            with self._translating_errors(f"{what}/list"):
+                page = await ask(cursor=cursor)
+            found += getattr(page, what)
+            cursor = page.next_cursor
+            if not cursor or len(found) > most:
+                return found
+            if cursor in cursors:
+                self._log.note(f"its list of {what} comes back to where it was; cut there")
+                return found
+            cursors.add(cursor)
+        self._log.note(f"its list of {what} has more than {_MOST_PAGES} pages; cut there")
+        return found
 
     async def _page(self, ask: Callable[..., Any], what: str, cursor: str) -> McpPage:
         self._need(self.has_resources, "resources")
@@ -274,14 +267,10 @@ class McpLink:
     def _make_transport(self) -> "StdioTransport | HttpTransport":
         config, around = self._config, self._around
         if config.url is not None:
-            return HttpTransport(
-                config, around, self._redact, self._log, self._end, self._listing_filter
-            )
+            return HttpTransport(config, around, self._redact, self._log, self._end, self._filter)
         folder = next(iter(around.roots), Path.home())
         environment = around.environment
-        return StdioTransport(
-            config, environment, folder, self._log, self._end, self._listing_filter
-        )
+        return StdioTransport(config, environment, folder, self._log, self._end, self._filter)
 
     def _end(self) -> None:
         self.over = True

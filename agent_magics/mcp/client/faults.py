@@ -20,7 +20,9 @@ from agent_magics.text.brief import brief_line
 
 # What the SDK raises where a server answers with what is no result, or asks without end.
 NO_RESULT = (ValidationError, InputRequiredRoundsExceededError, ExceptionGroup)
-CLOSED = "Connection closed"  # the SDK's message for a closed connection; see `mark_own_words`
+CLOSED = (
+    "Connection closed"  # the SDK's message for a closed connection; no server's: `message_filter`
+)
 # The SDK's errors where no answer came, or what was none: their codes, and how they begin.
 _UNANSWERED = (
     (types.CONNECTION_CLOSED, "SSE stream failed: "),
@@ -74,12 +76,6 @@ def wants_login(error: BaseException) -> bool:
     if not isinstance(core, MCPError) or core.error.data != STAND_IN:
         return False
     return core.error.message.startswith(UNAUTHORIZED)
-
-
-def mark_own_words(message: object) -> None:
-    """Make a server's own error differ from the SDK's for a closed connection, in place."""
-    if isinstance(message, types.JSONRPCError) and message.error.message == CLOSED:
-        message.error.message = f"{CLOSED}."
 
 
 def meaning_of(error: MCPError, server: str, what: str) -> LinkLost | RespondToModel:

@@ -22,23 +22,18 @@ def chosen_tools(
 ) -> tuple[dict[str, McpTool], dict[str, str]]:
     """Return the tools by name, and the reasons why others are left out, by name.
 
-    Tools that the configuration does not want are in neither.
-
     Args:
         config: the server's configuration.
-        found: the listed tools.
+        found: the listed tools that it wants.
         malformed: listed tools that do not follow the protocol: name -> reason.
         log: of the server; receives the reasons too.
     """
     kept: dict[str, McpTool] = {}
     left_out: dict[str, str] = {}
     for name, why in malformed.items():
-        if is_wanted(config, name):
-            _leave_out(name, why, left_out, log)
+        _leave_out(name, why, left_out, log)
     room = MOST_OF_ALL
     for tool in found:
-        if not is_wanted(config, tool.name):
-            continue
         why, size = _why_not(tool, kept, room)
         if why:
             _leave_out(tool.name, why, left_out, log)

@@ -36,12 +36,11 @@ _ID = re.compile(rb'"id"\s*:\s*(\d{1,18})')
 
 
 class Incoming(asyncio.Protocol, ObjectReceiveStream[SessionMessage]):
-    """The stream of messages from a server's standard output.
+    """The stream of messages from a server's standard output; `sift` filters each message.
 
     Attributes:
         noise: number of lines that were not messages.
         over: whether the output has ended.
-        sift: filters each message before the SDK receives it.
     """
 
     def __init__(
@@ -50,11 +49,13 @@ class Incoming(asyncio.Protocol, ObjectReceiveStream[SessionMessage]):
         open_ids: set[Any],
         on_over: Callable[[], None],
         unanswered: Unanswered | None = None,
+        sift: Callable[[SessionMessage], None] = lambda message: None,
     ) -> None:
         self._log = log
         self._open = open_ids
         self._unanswered = unanswered or Unanswered(log)
         self._on_over = on_over
+        self._sift = sift
         self._transport: asyncio.ReadTransport | None = None
         self._line = bytearray()  # bytes after the last complete line
         self._lines: deque[bytes] = deque()
@@ -68,7 +69,6 @@ class Incoming(asyncio.Protocol, ObjectReceiveStream[SessionMessage]):
         self._working = self._paused = self._resting = self._lost = False
         self.noise = 0
         self.over = False
-        self.sift: Callable[[SessionMessage], None] = _keep_unchanged
 
     # -- from the pipe -------------------------------------------------------------------------
 
@@ -237,7 +237,7 @@ class Incoming(asyncio.Protocol, ObjectReceiveStream[SessionMessage]):
         self._waiting -= size
         if self._paused:
             self._look_at_room()
-        self.sift(message)
+        self._sift(message)
         return message
 
     async def aclose(self) -> None:
@@ -315,7 +315,3 @@ def _parsed(line: bytes) -> Any:
         return from_json(line)
     except ValueError:
         return from_json(shallow_listing(line))
-
-
-def _keep_unchanged(message: SessionMessage) -> None:
-    pass

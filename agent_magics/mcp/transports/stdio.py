@@ -180,8 +180,7 @@ class StdioTransport:
 
     async def _connect(self) -> "tuple[Incoming, Outgoing]":
         unanswered = Unanswered(self._log)
-        self._incoming = Incoming(self._log, self._open, self._on_over, unanswered)
-        self._incoming.sift = self._sift
+        self._incoming = Incoming(self._log, self._open, self._on_over, unanswered, self._sift)
         self._outgoing = Outgoing(self._open, unanswered)
         self._noise = Noise(self._log)
         await connect_pipes(self._process, self._outgoing, self._incoming, self._noise)

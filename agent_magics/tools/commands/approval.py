@@ -407,7 +407,7 @@ class _Assessment:
         """Return what commands have planted for git to run, if this one may run git."""
         commands = commands_of(self._command) or [list(self._command)]
         runs_git = any(_RUNS_GIT.fullmatch(program_of(word)) for each in commands for word in each)
-        return shared_tripwire().planted_for_git(self._writable) if runs_git else []
+        return shared_tripwire().repositories.others_in(self._writable) if runs_git else []
 
     def _is_kept(self, path: str) -> bool:
         """Return whether the sandbox keeps `path` (absolute) from commands, or a rule does."""

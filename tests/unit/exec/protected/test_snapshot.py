@@ -4,9 +4,9 @@ import os
 import stat
 import time
 
+from agent_magics.exec.protected.place import after
 from agent_magics.exec.protected.put_back import Quarantine, put_back
 from agent_magics.exec.protected.snapshot import SnapshotEntry, take, up_to_a_common_end
-from agent_magics.exec.protected.tripwire import _after
 
 
 def test_of_a_large_folder_only_a_part_is_read(tmp_path):
@@ -58,5 +58,5 @@ def test_many_differences_take_time_in_proportion(tmp_path):
     began = time.process_time()
     quarantine = Quarantine(str(tmp_path / "q"))
     found = put_back(place, place, {}, now, quarantine, only_told=lambda *_: "told")
-    assert len(found) == len(_after({}, now, found)) == 20_000
+    assert len(found) == len(after({}, now, found)) == 20_000
     assert time.process_time() - began < 5  # 0.3 s; the square of their number took a minute

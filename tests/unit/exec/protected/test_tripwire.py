@@ -615,7 +615,7 @@ def test_what_may_be_planted_for_git_is_known(workspace, tripwire, monkeypatch):
     hooked(workspace / "old/.git")
 
     def planted():
-        return [finding.path for finding in tripwire.planted_for_git([str(workspace)])]
+        return [finding.path for finding in tripwire.repositories.others_in([str(workspace)])]
 
     assert planted() == []
     tripwire.arm(confined(workspace)).finish()
@@ -654,6 +654,34 @@ def test_what_is_planted_while_a_command_runs_is_put_back_without_any_call(
         assert finding.done == "moved"
         assert not (workspace / ".git/hooks/evil").exists()
     assert watch.finish() == []
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_command_that_begins_when_the_thread_is_about_to_wait_is_compared(
+    workspace, tmp_path, moment
+):
+    class Armed(threading.Event):
+        def clear(self) -> None:
+            if moment == "before":
+                arm_second()
+            super().clear()
+            if moment == "after":
+                arm_second()
+
+    def arm_second() -> None:
+        if not tripwire._watches and not watches:
+            watches.append(tripwire.arm(confined(workspace), told.put))
+            armed.set()
+
+    told, armed, watches = queue.Queue(), threading.Event(), []
+    tripwire = Tripwire(str(tmp_path / "quarantine"), every=0.001)
+    tripwire._armed = Armed()
+    tripwire.arm(confined(workspace)).finish()
+    assert armed.wait(30)
+    for _ in range(2):
+        (workspace / ".git/hooks/evil").touch()
+        assert told.get(timeout=30)
+    watches[0].finish()
 
 
 def test_a_command_ends_after_all_that_was_found_while_it_ran_is_told(workspace, tmp_path):
@@ -1024,6 +1052,31 @@ def test_a_file_that_is_replaced_twice_has_another_number(workspace, tripwire):
     assert "fsmonitor" not in config.read_text(encoding="utf-8")
 
 
+def test_a_folder_that_the_person_makes_anew_is_held_no_more(workspace, tripwire):
+    """Some file systems give it the number of the old one."""
+    watch = tripwire.arm(confined(workspace, tier=2))
+    hooks = workspace / ".git/hooks"
+    shutil.rmtree(hooks)
+    hooks.mkdir()
+    (hooks / "post-commit").touch()  # the command: the mount ended with the old folder
+    assert (f"{hooks}/post-commit", "moved") in {(f.path, f.done) for f in watch.finish()}
+    assert os.listdir(hooks) == []
+
+
+@pytest.mark.parametrize("first", ["has ended", "runs"])
+def test_all_above_a_place_counts_that_a_running_command_may_write(first, workspace, tripwire):
+    within = tripwire.arm(confined(workspace))
+    if first == "has ended":
+        within.finish()
+    watch = tripwire.arm(confined(workspace.parent))
+    workspace.rename(workspace.parent / "evil")
+    workspace.symlink_to("evil")
+    hooked(workspace / ".git")
+    assert (str(workspace), "moved") in {(f.path, f.done) for f in watch.finish()}
+    assert not workspace.is_symlink()
+    within.finish()
+
+
 def test_few_files_are_kept_open_and_none_for_longer_than_they_count(
     workspace, tripwire, monkeypatch
 ):
@@ -1155,7 +1208,7 @@ def write_hook(workspace: Path) -> Path:
 
 @pytest.fixture
 def guarding(monkeypatch, tripwire):
-    monkeypatch.setattr(locks, "_guards", [tripwire.writing])
+    monkeypatch.setattr(locks, "_guard", tripwire.writing)
 
 
 @pytest.mark.parametrize("tier", [1, 2])
@@ -1229,6 +1282,8 @@ def test_a_command_that_could_not_be_armed_leaves_nothing(workspace, tripwire):
     session = tripwire.arm(confined(workspace))
     session.check()
     (workspace / ".agent_magics").mkdir()  # the person, between calls
+    with pytest.raises(ValueError, match="not enough values"):
+        tripwire.arm(without_folders)
     assert [finding.done for finding in session.finish()] == [""]
     assert not any(place.holders for place in tripwire._places.values())
 

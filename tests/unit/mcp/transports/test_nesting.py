@@ -10,7 +10,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types.version import LATEST_HANDSHAKE_VERSION
 
 from agent_magics.exec.servers import LogRing
-from agent_magics.mcp.client.listing_filter import ListingFilter
+from agent_magics.mcp.client.message_filter import MessageFilter
 from agent_magics.mcp.client.schemas import why_left_out
 from agent_magics.mcp.transports.asked import MOST_UNANSWERED, Unanswered
 from agent_magics.mcp.transports.bodies import limit_body
@@ -180,11 +180,11 @@ def test_a_line_of_an_event_stream_is_bounded(monkeypatch):
 
 def test_the_filter_keeps_it_for_the_reason():
     result = by_pipe(listing(nested(400)))
-    listing_filter = ListingFilter()
-    with listing_filter.at_work(LATEST_HANDSHAKE_VERSION):
-        listing_filter._sift(result)
+    message_filter = MessageFilter()
+    with message_filter.listing(LATEST_HANDSHAKE_VERSION) as left_out:
+        message_filter._sift(result)
     assert [each["name"] for each in result["tools"]] == ["t1"]
-    assert listing_filter.take() == {"t0": "its schema is nested more than 64 deep"}
+    assert left_out == {"t0": "its schema is nested more than 64 deep"}
 
 
 MANY = MOST_PARTS + 10
@@ -245,6 +245,6 @@ def test_a_server_that_asks_without_end_is_heard_up_to_a_limit():
 def test_of_a_result_some_parts_are_read():
     part = {"type": "text", "text": "a"}
     message = types.JSONRPCResponse(jsonrpc="2.0", id=1, result={"content": [part] * 5_000})
-    ListingFilter()(SessionMessage(message))
+    MessageFilter()(SessionMessage(message))
     assert len(message.result["content"]) == 2_001
     assert message.result["content"][-1]["text"] == "[3,000 more parts are left out]"

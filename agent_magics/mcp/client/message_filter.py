@@ -10,11 +10,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import mcp_types as types
-from mcp.shared.message import SessionMessage
 from mcp_types.methods import validate_server_result
 from pydantic import ValidationError
 
-from agent_magics.mcp.client.faults import mark_own_words
+from agent_magics.mcp.client.faults import CLOSED
 from agent_magics.mcp.client.schemas import MOST_TOOLS, why_too_large
 
 _MOST_PARTS = 2_000  # of a result's content
@@ -22,62 +21,67 @@ _LISTING = "tools/list"
 _READ = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 
 
-class ListingFilter:
+class MessageFilter:
     """Filters the messages of a server: results, and listings of its tools while one is awaited.
 
     Args:
-        is_wanted: tells by name which tools are wanted; the first `MOST_TOOLS` of them are
-            examined.
+        is_wanted: tells by name ("" for none) which tools are wanted; the first `MOST_TOOLS` of
+            them are examined.
     """
 
-    def __init__(self, is_wanted: Callable[[str], bool] = bool) -> None:
+    def __init__(self, is_wanted: Callable[[str], bool] = lambda name: True) -> None:
         self._is_wanted = is_wanted
         self._version: str | None = None  # while a listing is awaited
         self._left_out: dict[str, str] = {}
+        self._listed = 0
 
     @contextmanager
-    def at_work(self, version: str | None) -> Iterator[None]:
-        """Filter messages within this context, by this version of the protocol."""
-        self._version = version
+    def listing(self, version: str | None) -> Iterator[dict[str, str]]:
+        """Take malformed tools out of what comes within this context, and yield the reasons.
+
+        Args:
+            version: of the protocol.
+
+        Yields:
+            Name of such a tool (or its number in the list) -> the error; filled meanwhile.
+        """
+        self._version, self._left_out, self._listed = version, {}, 0
         try:
-            yield
+            yield self._left_out
         finally:
             self._version = None
 
-    def take(self) -> dict[str, str]:
-        """Return and clear the malformed tools: name (or index in the list) -> the error."""
-        taken, self._left_out = self._left_out, {}
-        return taken
-
     def __call__(self, item: object) -> None:
         """Filter a message, in place."""
-        message = item.message if isinstance(item, SessionMessage) else None
-        mark_own_words(message)
-        if isinstance(message, types.JSONRPCNotification):
-            _drop_endless_progress(message)
-        if not isinstance(message, types.JSONRPCResponse):
-            return
-        if self._version is not None and isinstance(message.result.get("tools"), list):
-            self._sift(message.result)
-        _shorten_content(message.result)
+        match getattr(item, "message", None):
+            case types.JSONRPCError(error=error) if error.message == CLOSED:
+                error.message += "."  # the server's own words; the SDK has these for a lost one
+            case types.JSONRPCNotification() as message:
+                _drop_endless_progress(message)
+            case types.JSONRPCResponse(result=result):
+                if self._version is not None and isinstance(result.get("tools"), list):
+                    self._sift(result)
+                _shorten_content(result)
 
     def _sift(self, result: dict[str, Any]) -> None:
-        wanted = [each for each in result["tools"] if self._is_wanted(_name_in(each) or "?")]
-        if len(wanted) > MOST_TOOLS:
-            surplus = f"{len(wanted) - MOST_TOOLS:,} more tools"
+        listed = enumerate(result["tools"], self._listed + 1)
+        self._listed += len(result["tools"])
+        wanted = ((at, tool) for at, tool in listed if self._is_wanted(_name_in(tool)))
+        tools = [(_name_of(tool, at), tool) for at, tool in wanted]
+        if len(tools) > MOST_TOOLS:
+            surplus = f"{len(tools) - MOST_TOOLS:,} more tools"
             self._left_out[surplus] = f"the server has more than {MOST_TOOLS} tools"
-        result["tools"] = wanted[:MOST_TOOLS]
         # Those that are too large first: looking for what else is wrong takes long.
-        sizes = enumerate(why_too_large(_read(tool)) for tool in result["tools"])
-        self._leave_out(result, {number: why for number, why in sizes if why})
-        self._leave_out(result, self._find_wrong(result))
+        sizes = enumerate(why_too_large(_read(tool)) for _, tool in tools[:MOST_TOOLS])
+        tools = self._without(tools[:MOST_TOOLS], {at: why for at, why in sizes if why})
+        result["tools"] = [tool for _, tool in tools]
+        result["tools"] = [tool for _, tool in self._without(tools, self._find_wrong(result))]
 
-    def _leave_out(self, result: dict[str, Any], wrong: dict[int, str]) -> None:
-        for number, why in wrong.items():
-            self._left_out[_name_of(result["tools"][number], number)] = why
-        if wrong:
-            tools = enumerate(result["tools"])
-            result["tools"] = [each for number, each in tools if number not in wrong]
+    def _without(
+        self, tools: list[tuple[str, Any]], wrong: dict[int, str]
+    ) -> list[tuple[str, Any]]:
+        self._left_out |= {tools[at][0]: why for at, why in wrong.items()}
+        return [each for at, each in enumerate(tools) if at not in wrong]
 
     def _find_wrong(self, result: dict[str, Any]) -> dict[int, str]:
         """Return index -> error of malformed tools; {} if other parts are malformed too."""
@@ -120,7 +124,7 @@ def _read(tool: object) -> object:
 
 
 def _name_of(tool: object, number: int) -> str:
-    return _name_in(tool)[:100] or f"number {number + 1} in its list"
+    return _name_in(tool)[:100] or f"number {number} in its list"
 
 
 def _name_in(tool: object) -> str:

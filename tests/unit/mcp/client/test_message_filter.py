@@ -11,7 +11,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types.methods import validate_server_result
 
 from agent_magics.exec.servers import LogRing
-from agent_magics.mcp.client.listing_filter import ListingFilter
+from agent_magics.mcp.client.message_filter import MessageFilter
 from agent_magics.mcp.transports.asked import Unanswered
 from agent_magics.mcp.transports.http import _Watched
 
@@ -33,10 +33,10 @@ def answer(result):
 
 
 def sifted(result, version=VERSION):
-    listing_filter, message = ListingFilter(), answer(result)
-    with listing_filter.at_work(version):
-        listing_filter(message)
-    return message.message.result, listing_filter.take()
+    message_filter, message = MessageFilter(), answer(result)
+    with message_filter.listing(version) as left_out:
+        message_filter(message)
+    return message.message.result, left_out
 
 
 @given(st.lists(odd_tools, max_size=5), st.lists(odd_tools, max_size=5))
@@ -55,6 +55,15 @@ def test_a_tool_is_measured_without_its_icons():
     assert sifted({"tools": [{**GOOD, "description": "A" * 300_000}]})[1]
 
 
+def test_what_has_no_name_is_known_by_its_number_in_the_servers_list():
+    large = {**GOOD, "description": "A" * 300_000}
+    message_filter = MessageFilter(lambda name: name != "unwanted")
+    with message_filter.listing(VERSION) as left_out:
+        for tools in ([{**GOOD, "name": "unwanted"}, large, {}, GOOD, []], [{}]):
+            message_filter(answer({"tools": tools}))
+    assert list(left_out) == ["good", *(f"number {n} in its list" for n in (3, 5, 6))]
+
+
 @pytest.mark.parametrize(
     ("result", "version"),
     [
@@ -70,8 +79,8 @@ def test_what_it_cannot_mend_is_left_as_it_is(result, version):
 
 
 def test_it_looks_only_while_a_listing_is_awaited():
-    listing_filter, message = ListingFilter(), answer({"tools": [{"name": "bare"}]})
-    listing_filter(message)
+    message_filter, message = MessageFilter(), answer({"tools": [{"name": "bare"}]})
+    message_filter(message)
     assert message.message.result["tools"] == [{"name": "bare"}]
 
 
@@ -81,12 +90,12 @@ def test_messages_over_http_pass_it(take):
         sending, reading = anyio.create_memory_object_stream(1)
         async with (
             sending,
-            _Watched(reading, lambda: None, listing_filter, Unanswered(LogRing(str))) as watched,
+            _Watched(reading, lambda: None, message_filter, Unanswered(LogRing(str))) as watched,
         ):
             await sending.send(answer({"tools": [{"name": "bare"}, GOOD]}))
             return await take(watched)
 
-    listing_filter = ListingFilter()
-    with listing_filter.at_work(VERSION):
+    message_filter = MessageFilter()
+    with message_filter.listing(VERSION) as left_out:
         assert asyncio.run(read()).message.result["tools"] == [GOOD]
-    assert list(listing_filter.take()) == ["bare"]
+    assert list(left_out) == ["bare"]
