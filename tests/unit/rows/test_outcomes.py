@@ -7,7 +7,7 @@ from functools import partial
 import fsspec
 import pyarrow.parquet
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_magics import Agent
@@ -45,7 +45,7 @@ def kept(place):
     """Return row and answer of all that stands in a folder, also in what was set aside there."""
     system, folder = fsspec.url_to_fs(str(place))
     kept = set()
-    for path in system.ls(folder, detail=False):
+    for path in system.ls(folder, detail=False) if system.exists(folder) else ():
         table = pyarrow.parquet.read_table(path, filesystem=system, partitioning=None)
         table = table.filter(table["error"].is_null())
         kept |= set(zip(table["row"].to_pylist(), table["answer"].to_pylist(), strict=True))
@@ -62,6 +62,7 @@ CALLS = st.lists(
 
 
 @pytest.mark.parametrize("place", ["{folder}/out", "memory://{folder}"])
+@settings(max_examples=25)  # each writes and reads up to 20 files
 @given(calls=CALLS)
 def test_no_answer_is_lost_by_later_calls(place, calls, tmp_path_factory):
     """Whatever rows they have and whether they end whole; "" stands for an error."""
