@@ -74,7 +74,7 @@ class RowMapping:
             open_ones.callback(self._ended.set)  # after all that is opened below has been closed
             open_ones.enter_context(collects_seldom())
             sink = await asyncio.to_thread(self._sink)  # a URL may take a while
-            if isinstance(sink, Parts):
+            if not isinstance(sink, Collected | CollectedPartitions):
                 open_ones.enter_context(sink.held())
             asker = await self._asker()
             open_ones.push_async_callback(finish, asker.close)
