@@ -16,7 +16,7 @@ from pathlib import Path
 
 from agent_magics.files.beneath import closing_descriptor
 from agent_magics.files.plain_files import open_plain
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, clause
 
 MOMENT = 0.2  # seconds; others hold the lock for less when they only look at a file
 LONGEST_WAIT = 10.0  # seconds; a change takes milliseconds, so a process that holds it longer hangs
@@ -69,6 +69,27 @@ def open_locked(
             raise
         os.close(descriptor)
         time.sleep(_BETWEEN_TRIES)
+
+
+@contextmanager
+def held_while(path: Path, refusal: str) -> Iterator[None]:
+    """Hold a file of this name, which is free again when this process has ended, however it ends.
+
+    Raises:
+        FatalError: another one holds it (`refusal`), or there can be no such file.
+    """
+    try:
+        descriptor = open_locked(path)
+    except FileHeld:
+        raise FatalError(refusal) from None
+    except OSError as error:
+        raise FatalError(f"{path} cannot be written ({clause(error)}).") from None
+    with closing_descriptor(descriptor):
+        try:
+            yield
+        finally:
+            with suppress(OSError):  # one that stays is as free, and what was done matters more
+                path.unlink()
 
 
 def hold(descriptor: int, wait: float = MOMENT) -> bool:

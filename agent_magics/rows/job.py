@@ -471,6 +471,7 @@ class Job:
             self._asking.discard(worker)
         if answer.kind == GIVEN_UP:
             worker.uncancel()
+            self.progress.unheard += 1
             return replace(answer, error=f"{GIVEN_UP}: {self.stopped}")
         return answer
 

@@ -74,9 +74,11 @@ class RowMapping:
             open_ones.callback(self._ended.set)  # after all that is opened below has been closed
             open_ones.enter_context(collects_seldom())
             sink = await asyncio.to_thread(self._sink)  # a URL may take a while
+            if not isinstance(sink, Collected | CollectedPartitions):
+                open_ones.enter_context(sink.held())
             asker = await self._asker()
             open_ones.push_async_callback(finish, asker.close)
-            store = AnswerStore(planned.cache, plan.terms.model)
+            store = AnswerStore(planned.cache, plan.terms.model, plan.columns.fits)
             open_ones.push_async_callback(finish, store.close)
             job = Job(plan, asker, store, sink, ask)
             if planned.partitions is not None:
@@ -93,7 +95,7 @@ class RowMapping:
                 await open_ones.enter_async_context(noted(store.path, name, job, planned.asks))
             watcher.begin(job)
             await job.run()
-        await sink.close()
+            await sink.close()
         return MapResult(plan.source, sink, job.progress, job.stopped, self._again)
 
     def _sink(self) -> Collected | Parts | CollectedPartitions:

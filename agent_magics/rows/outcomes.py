@@ -14,7 +14,7 @@ from agent_magics.rows.tables.columns import (
     Column,
     column_values,
 )
-from agent_magics.rows.tables.folders import PartFiles
+from agent_magics.rows.tables.folders import PartFiles, answers_of
 from agent_magics.rows.tables.frames import arrow_table, converted, frame_of, joined, kinds_of
 
 # Rows of a part, and rows that may be in memory because earlier ones of their part are not there.
@@ -147,6 +147,8 @@ class Parts:
 
     Attributes:
         place: the same, as text.
+        aside: the new names of files of an earlier call with answers that this one does not have.
+        held: keeps other maps of this machine out, see `PartFiles.held`.
 
     Raises:
         FatalError: pyarrow is missing, the folder cannot be made, or holds another map's parts; or
@@ -163,11 +165,13 @@ class Parts:
         self._held, self._span = 0, span
         self._written: set[int] = set()  # numbers of parts
         self._left: dict[int, Mapping[int, Plain]] = {}  # what stands in no file; see `_write_file`
+        self.aside: list[str] = []
         self.freed, self.stopped = asyncio.Event(), ""
         self._writing: set[asyncio.Task[None]] = set()
         self._problem: FatalError | None = None
         try:
             self._files = PartFiles(place)
+            self.held = self._files.held
             self._check_parts()
         except ModuleNotFoundError:
             raise FatalError(NO_PYARROW) from None
@@ -204,7 +208,7 @@ class Parts:
         return self._held <= MOST_HELD
 
     async def close(self) -> None:
-        """See `Sink.close`; after a whole map with rows, parts of an earlier one are removed."""
+        """See `Sink.close`; after a whole map with rows, those of an earlier one are set aside."""
         while self._open:
             await self._write(*self._open.popitem())
         while self._writing:
@@ -213,7 +217,8 @@ class Parts:
             raise self._problem
         if self._written and not self.stopped:
             try:
-                await asyncio.to_thread(self._files.remove_above, max(self._written))
+                for path in await asyncio.to_thread(self._files.above, max(self._written)):
+                    self.aside.append(await asyncio.to_thread(self._files.set_aside, path))
             except OSError as error:
                 raise self._not_written(error) from None
 
@@ -246,15 +251,18 @@ class Parts:
         return 0
 
     def _write_file(self, number: int, part: Mapping[int, Plain]) -> None:
-        """Write a part; after the map ended early, not over one with more answers.
+        """Write a part; answers of an earlier call that it does not have are set aside.
 
-        Then also a full part may have rows that were not asked, or not waited for.
+        After the map ended early they stay where they are more: then also a full part may have rows
+        that were not asked, or not waited for.
         """
-        answers = sum(answer is not None for answer, *_ in part.values())
-        if self.stopped and answers < self._files.answers(number):
+        table = self._part(number, part)
+        before, now = self._files.answers(number), answers_of(table)
+        if self.stopped and len(now) < len(before):
             self._left[number] = part
             return
-        table = self._part(number, part)
+        if not before <= now:
+            self.aside.append(self._files.set_aside(self._files.path_of(number)))
         self._files.write(number, table.replace_schema_metadata({_MAP: self._digest.hex()}))
         self._written.add(number)
 

@@ -50,6 +50,10 @@ NO_NAME = (
     "name= needs a server and the cache of answers, in which it is kept: leave out cache=False, or "
     "name= (answers of recordings and of a program's own model are not kept)."
 )
+NO_CACHE = (
+    "cache={given!r}: answers of recordings and of a program's own model are not kept, so each "
+    "call asks again: leave out cache=, or name a server's model."
+)
 NO_TOOLS = "Rows with tools= are agent runs, of which {what} knows nothing: leave one of them out."
 MOST_AT_ONCE = 10_000
 AT_ONCE_TAKES = "concurrency={given!r}: it takes a number from 1 to {most:,}, or None."
@@ -243,7 +247,7 @@ def _cache(asking: Asking, options: MapOptions) -> Path | None:
     """Return the file that keeps the answers; None where none does.
 
     Raises:
-        FatalError: an option needs one.
+        FatalError: an option needs one, or names one in vain.
     """
     cache = options.get("cache", True)
     if cache is not False and asking.is_live:
@@ -252,6 +256,8 @@ def _cache(asking: Asking, options: MapOptions) -> Path | None:
         raise FatalError(NO_BATCH)
     if options.get("name"):
         raise FatalError(NO_NAME)
+    if not isinstance(cache, bool):
+        raise FatalError(NO_CACHE.format(given=str(cache)))
     return None
 
 

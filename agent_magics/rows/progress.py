@@ -34,6 +34,7 @@ class Progress:
         usage: the tokens that this call took.
         cost: the USD that it took, as far as that is known.
         unpriced: questions whose cost is not known.
+        unheard: questions that were sent and not waited for: `usage` and `cost` are without them.
         errors: the errors by kind.
         began, ended: seconds of the monotonic clock; `ended` is None while it runs.
     """
@@ -50,6 +51,7 @@ class Progress:
     usage: Usage = Usage()
     cost: float = 0.0
     unpriced: int = 0
+    unheard: int = 0
     errors: dict[str, ErrorKind] = field(default_factory=dict)
     began: float = field(default_factory=time.monotonic)
     ended: float | None = None
@@ -105,6 +107,7 @@ class Progress:
             usage=self.usage + retried.usage,
             cost=self.cost + retried.cost,
             unpriced=self.unpriced + retried.unpriced,
+            unheard=self.unheard + retried.unheard,
             ended=(self.ended or self.began) + retried.seconds,
         )
 

@@ -33,6 +33,9 @@ _IMAGES = {b"\x89PNG": "png", b"\xff\xd8\xff": "jpeg", b"GIF8": "gif", b"RIFF": 
 _MISSING_TYPES = ("NAType", "NaTType")
 _NUMPY_TIMES = ("datetime64", "timedelta64")
 _MOST_FILE_BYTES = 20 << 20
+# How NumPy, pandas, polars and pyarrow give all values: as a list, or as the text of a table.
+_AS_LIST = ("tolist", "to_list", "to_pylist", "to_dicts", "to_string")
+_OF_JSON = (str, int, float)
 _FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType, partial)
 
 NO_COLUMN = "The prompt names {missing}, and the rows have no such column; there are: {there}."
@@ -45,6 +48,7 @@ IS_MISSING = "{name} is missing ({value})"
 SURROGATE = "{name} holds a lone surrogate at character {place}, which no request can carry"
 NO_TEXT = "an object of the class {kind} has no text of its own: give the class a __str__"
 NOT_UTF8 = "{name} holds bytes at character {place} that are not UTF-8 text"
+INSIDE = "a list or dict holds {kind}: pictures need a column of their own, and text is to be text"
 
 
 class BadRow(Exception):
@@ -293,7 +297,7 @@ def _written(name: str, value: Any) -> str | InputImage:
             buffer = BytesIO()
             value.convert("RGB").save(buffer, "PNG")
         return _of_bytes(name, buffer.getvalue())
-    if isinstance(value, Mapping | list | tuple | Set) or getattr(value, "ndim", False):
+    if isinstance(value, Mapping | list | tuple | Set) or _as_list(value):
         text = _json(value)
     else:
         text = value.isoformat() if isinstance(value, date | time) else _text(value)
@@ -308,27 +312,68 @@ def _text(value: Any) -> str:
         BadRow: it has none but its address, which is another question in each process.
     """
     kind: Any = type(value)
-    if kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__:
+    text = str(value)
+    if f"0x{id(value):x}" in text.lower():
         raise BadRow(NO_TEXT.format(kind=kind.__name__))
-    return str(value)
+    return text
+
+
+def _as_list(value: Any) -> str:
+    """Return the method by which a table or array gives all its values; "" for what is none.
+
+    The text of a long one leaves values out. A number of NumPy has such a method too.
+    """
+    if getattr(value, "ndim", None) == 0:
+        return ""
+    return next((name for name in _AS_LIST if hasattr(value, name)), "")
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=_plain)
+    try:
+        return json.dumps(value, ensure_ascii=False, default=_plain)
+    except TypeError:  # a key is none of JSON's
+        return json.dumps(_with_keys(value), ensure_ascii=False)
+
+
+def _with_keys(value: Any) -> Any:
+    """Return a value for JSON in which the keys of all dicts are text."""
+    if isinstance(value, list | tuple):
+        return list(map(_with_keys, value))
+    if isinstance(value, dict):
+        return {_key(key): _with_keys(each) for key, each in value.items()}
+    return value if value is None or isinstance(value, _OF_JSON) else _with_keys(_plain(value))
+
+
+def _key(key: Any) -> Any:
+    if key is None or isinstance(key, _OF_JSON):
+        return key
+    text = _json(key)
+    return json.loads(text) if text.startswith('"') else text
 
 
 def _plain(value: Any) -> Any:
     """Return a value inside others for JSON: an array or a number of NumPy as Python's.
 
     A set is sorted: its own order is another one in each process, and would be another question.
+
+    Raises:
+        BadRow: it cannot be sent there.
     """
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Set):
         return sorted(value, key=_json)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, bytes | bytearray | memoryview) or is_image(value):
+        raise BadRow(INSIDE.format(kind="a picture" if is_image(value) else "bytes"))
     if hasattr(value, "tolist") and made_by(type(value))[0] == "numpy":
         return python_value(value)
-    return value.tolist() if hasattr(value, "tolist") else _text(value)
+    if _is_missing(value):
+        return None
+    if by := _as_list(value):
+        return getattr(value, by)()
+    return value.isoformat() if isinstance(value, date | time) else _text(value)
 
 
 def _of_file(name: str, path: PurePath, judge: FileJudge) -> str | InputImage:

@@ -67,7 +67,10 @@ class MapResult:
 
     @property
     def cost(self) -> float | None:
-        """USD that this call took; None where the price is not known. Kept answers took none."""
+        """USD that this call took; None where the price is not known. Kept answers took none.
+
+        What was under way at a stop and was not waited for is not in it: see `report`.
+        """
         return self.progress.known_cost
 
     @property
@@ -105,16 +108,22 @@ class MapResult:
         progress = self.progress
         unasked = progress.rows - progress.done
         not_asked = f", {unasked:,} were not asked" if unasked else ""
+        cost = _money(self.cost)
+        if progress.unheard:
+            cost += f" and what {number_of(progress.unheard, 'request')} under way took"
         lines = [
             f"{progress.done - progress.failed:,} of {progress.rows:,} rows have an answer"
             f"{self._whence()}; {progress.failed:,} failed{not_asked}.",
-            f"{progress.tokens:,} tokens, {_money(self.cost)}, in {duration(progress.seconds)} "
+            f"{progress.tokens:,} tokens, {cost}, in {duration(progress.seconds)} "
             f"({progress.rate:,.0f} rows a second).",
         ]
         lines += [
             f"{kind}: {number_of(each.count, 'row')} ({each.example})"
             for kind, each in progress.kinds().items()
         ]
+        if isinstance(self._sink, Parts) and (aside := self._sink.aside):
+            files = number_of(len(aside), "file")
+            lines.append(f"{files} of an earlier call, with other answers, set aside: {aside[0]}.")
         if self.stopped:
             lines.append(f"It ended early: {self.stopped}.")
         return "\n".join(lines)

@@ -5,16 +5,15 @@ The record stays when its kernel dies: `%agent map` lists it, and the same call 
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from hashlib import blake2b
 from itertools import starmap
 from pathlib import Path
 from typing import NamedTuple
 
-from agent_magics.files.beneath import closing_descriptor
-from agent_magics.files.locks import FileHeld, open_locked
-from agent_magics.protocol.errors import FatalError, clause, short_message
+from agent_magics.files.locks import held_while
+from agent_magics.protocol.errors import FatalError, short_message
 from agent_magics.rows.job import Job
 from agent_magics.rows.store import RecordTable, finish
 
@@ -108,27 +107,10 @@ class Runs(RecordTable):
         return known
 
 
-@contextmanager
-def _held(path: Path, name: str) -> Iterator[None]:
-    """Hold a run's name; it is free again when this process has ended, however that ends.
-
-    Raises:
-        FatalError: another map holds it, or there can be no file beside the answers.
-    """
+def _held(path: Path, name: str) -> AbstractContextManager[None]:
+    """Hold a run's name against other maps; see `held_while`."""
     digest = blake2b(name.encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()
-    own = path.with_name(f"{path.name}-{digest}")
-    try:
-        descriptor = open_locked(own)
-    except FileHeld:
-        raise FatalError(UNDER_WAY.format(name=name)) from None
-    except OSError as error:
-        raise FatalError(f"{own} cannot be written ({clause(error)}).") from None
-    with closing_descriptor(descriptor):
-        try:
-            yield
-        finally:
-            with suppress(OSError):  # one that stays is as free, and the answers matter more
-                own.unlink()
+    return held_while(path.with_name(f"{path.name}-{digest}"), UNDER_WAY.format(name=name))
 
 
 @asynccontextmanager

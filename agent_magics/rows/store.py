@@ -36,7 +36,7 @@ CREATE TABLE IF NOT EXISTS answers (
     answer BLOB NOT NULL, tokens INTEGER NOT NULL, cost REAL
 )
 """
-_ADD = "INSERT OR IGNORE INTO answers (key, at, model, answer, tokens, cost) VALUES "
+_ADD = "INSERT OR REPLACE INTO answers (key, at, model, answer, tokens, cost) VALUES "
 # Rows of one statement: each statement lets other threads run Python, and waits for its own turn.
 _ADDED = 32
 _FIND = "SELECT key, answer, tokens, cost, number FROM answers WHERE key IN ({marks})"
@@ -133,6 +133,7 @@ class AnswerStore:
     Args:
         path: the file, made where it is not there; None takes one that is deleted at the end.
         model: the model's name, for who looks at the file.
+        fits: tells whether an answer is one for who asks.
 
     Attributes:
         path: the file.
@@ -142,7 +143,10 @@ class AnswerStore:
         FatalError: the file cannot be used.
     """
 
-    def __init__(self, path: Path | None, model: str = "") -> None:
+    def __init__(
+        self, path: Path | None, model: str = "", fits: Callable[[bytes], bool] = bool
+    ) -> None:
+        self._fits = fits
         self._folder = None if path else tempfile.TemporaryDirectory(prefix="agent-map-")
         self.path = path or Path(self._folder.name if self._folder else "") / "answers.sqlite"
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="agent-answers")
@@ -168,7 +172,8 @@ class AnswerStore:
             FatalError: the file cannot be read.
         """
         with using(self.path):
-            return self._reader.find(keys)
+            found = self._reader.find(keys)
+        return {key: kept for key, kept in found.items() if self._fits(kept[1])}
 
     def keep(self, key: bytes, stored: Stored, then: Then) -> None:
         """Keep an answer; `then` is called on the loop."""
@@ -335,7 +340,7 @@ class AnswerFile:
         return newest or 0
 
     def write(self, answers: Sequence[tuple[bytes, Stored]]) -> None:
-        """Write answers, all or none; a key that is there stays."""
+        """Write answers, all or none; over one that is there, which was none for who asked."""
         at, model = int(time.time()), self._model
         with self._transaction():
             for start in range(0, len(answers), _ADDED):

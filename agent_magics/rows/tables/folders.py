@@ -10,17 +10,20 @@ import re
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
+from agent_magics.files.locks import held_while
 from agent_magics.files.paths import typed_path
 from agent_magics.protocol.errors import FatalError, typed_message
 from agent_magics.rows.tables.columns import ERROR
 from agent_magics.rows.tables.files import NEEDS
+from agent_magics.rows.tables.frames import KINDS
 
 # Seconds after which nobody writes a file any more: a killed kernel has left it.
 UNUSED = 3600
+HELD = "into={place!r}: another map writes there now. Wait for its end, or choose another folder."
 _PART = re.compile(r"part-(\d+)\.parquet\Z", re.ASCII)
 
 
@@ -69,14 +72,37 @@ class PartFiles:
         """Return the files of these numbers that are there, in order."""
         return [path for path in self.paths() if _number(path) in numbers]
 
-    def answers(self, number: int) -> int:
-        """Return how many rows of a file have no error; 0 where it is not there, or no map's."""
-        paths = self.paths_of({number})
+    def answers(self, number: int) -> set[int]:
+        """Return `answers_of` a file; none where it is not there, or no map's."""
         with _told():
             try:
-                return self._table(paths, [ERROR])[ERROR].null_count if paths else 0
-            except ValueError:  # it is no Parquet, or has no such column
-                return 0
+                return answers_of(self._table([self.path_of(number)], None))
+            except (ValueError, FileNotFoundError):
+                return set()
+
+    def set_aside(self, path: str) -> str:
+        """Give a file a name that no reader of tables takes, and return it."""
+        aside = f"{self._folder}/_{Path(path).stem}.{time.time_ns()}.earlier"
+        with _told():
+            if self._remote is None:
+                Path(path).rename(aside)
+            else:
+                self._remote.mv(path, aside)
+        return aside
+
+    def held(self) -> AbstractContextManager[None]:
+        """Keep other maps of this machine out of the folder; a URL has no locks.
+
+        Raises:
+            FatalError: another one writes there.
+        """
+        own = Path(self._folder, ".agent-map")
+        refusal = HELD.format(place=self.place)
+        return held_while(own, refusal) if self._remote is None else nullcontext()
+
+    def path_of(self, number: int) -> str:
+        """Return the name of a file."""
+        return f"{self._folder}/part-{number:05}.parquet"
 
     def metadata(self, path: str) -> Mapping[bytes, bytes]:
         """Return a file's metadata; none where it is no Parquet."""
@@ -105,14 +131,13 @@ class PartFiles:
         """Write one file atomically."""
         import pyarrow.parquet as pq  # noqa: PLC0415 - heavy, and an extra
 
-        name = f"part-{number:05}.parquet"
         if self._remote is not None:
             buffer = io.BytesIO()
             pq.write_table(table, buffer)
             with _told():
-                self._remote.pipe_file(f"{self._folder}/{name}", buffer.getvalue())
+                self._remote.pipe_file(self.path_of(number), buffer.getvalue())
             return
-        path = Path(self._folder, name)
+        path = Path(self.path_of(number))
         # Of one name for each who writes: two kernels may.
         beside = path.with_suffix(f".{uuid.uuid4().hex}.part")
         made = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
@@ -125,16 +150,18 @@ class PartFiles:
                 beside.unlink()
             raise
 
-    def remove_above(self, last: int) -> None:
-        """Remove the files of a higher number: an earlier map had more rows."""
-        for path in self.paths():
-            if _number(path) <= last:
-                continue
-            if self._remote is None:
-                Path(path).unlink()
-            else:
-                with _told():
-                    self._remote.rm_file(path)
+    def above(self, last: int) -> list[str]:
+        """Return the files of a higher number: an earlier map had more rows."""
+        return [path for path in self.paths() if _number(path) > last]
+
+
+def answers_of(table: Any) -> set[int]:
+    """Return a digest of each answered row of a part: of its number and the answer's columns."""
+    if ERROR not in table.column_names:
+        return set()
+    answered = table.filter(table[ERROR].is_null())
+    names = [name for name in table.column_names if name not in KINDS]
+    return set(map(hash, map(repr, answered.select(names).to_pylist())))
 
 
 def _number(path: str) -> int:
@@ -151,7 +178,7 @@ def _regular(paths: Iterable[str]) -> list[str]:
     """
     found = sorted(paths)
     for path in map(Path, found):
-        if path.is_symlink() or not path.is_file():
+        if path.is_symlink() or (path.exists() and not path.is_file()):
             raise OSError(errno.EINVAL, f"{path.name} is no regular file")
     return found
 

@@ -3,12 +3,14 @@
 import asyncio
 import concurrent.futures.thread
 import json
+import sqlite3
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 
 import pandas as pd
 import pyarrow.parquet
@@ -189,6 +191,31 @@ def test_what_a_row_took_is_kept_where_it_is_tried_again_in_vain():
     assert list(done.frame["cost"]) == pytest.approx([done.cost]) == [pytest.approx(0.0022)]
 
 
+@pytest.mark.parametrize("kept", [b"", b"{", b"3", b"[1]", b'"text"', "{}", None])
+def test_a_kept_answer_that_is_none_is_asked_for_once_more(kept, tmp_path):
+    """It is no JSON, or of another type: what is asked anew takes its place."""
+    model, cache = Echo(say), tmp_path / "answers.sqlite"
+
+    def ask():
+        with Agent(model) as agent:
+            mapping = agent.mapping("{{text}}", ["a"], output=Complaint, options={})
+            mapping._planned = replace(mapping._planned, cache=cache)
+            return mapping.wait_sync()
+
+    ask()
+    with closing(sqlite3.connect(cache)) as file, file:
+        file.execute("CREATE TABLE other AS SELECT * FROM answers")
+        file.execute("DROP TABLE answers")
+        file.execute(
+            "CREATE TABLE answers (number INTEGER PRIMARY KEY, key UNIQUE, at, model, "
+            "answer, tokens, cost)"
+        )
+        file.execute("INSERT INTO answers SELECT * FROM other")
+        file.execute("UPDATE answers SET answer = ?", (kept,))
+    assert [list(ask().frame["kind"]) for _ in range(3)] == [["a"]] * 3
+    assert model.asked == {"a": 2}
+
+
 class AnswersOnce(Echo):
     """Answers the first request of each row with what fits no type, and no further one."""
 
@@ -235,6 +262,7 @@ def test_what_a_row_took_is_counted_where_its_second_question_fails(monkeypatch,
         assert done.cost == pytest.approx(0.0022)
     else:
         assert done.cost is None and done.frame["cost"].isna().all()
+    assert ("and what 1 request under way took, in" in done.report()) == (ends == "given up")
 
 
 @pytest.mark.parametrize("jump", [3600.0, -3600.0])

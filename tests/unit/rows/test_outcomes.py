@@ -1,16 +1,23 @@
 """What becomes of rows, in Parquet files of some rows each."""
 
 import asyncio
+from contextlib import nullcontext
 from functools import partial
 
+import fsspec
 import pyarrow.parquet
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from agent_magics import Agent
+from agent_magics.protocol.errors import FatalError
 from agent_magics.rows import mapping
 from agent_magics.rows.outcomes import Outcome, Parts
 from agent_magics.rows.tables.columns import AnswerColumns
+from agent_magics.rows.tables.folders import HELD
 from tests.support.rows.echo import Echo
+from tests.support.rows.watchers import When
 
 TEXT = AnswerColumns(None)
 
@@ -21,7 +28,8 @@ def written(folder, answers, stopped=""):
     async def write():
         parts = Parts(folder, TEXT, b"the same map", span=10)
         for position, answer in answers.items():
-            parts.put(position, Outcome(b'"%s"' % answer.encode()))
+            outcome = Outcome(b'"%s"' % answer.encode()) if answer else Outcome(None, "refused")
+            parts.put(position, outcome)
         parts.stopped = stopped
         await parts.close()
         return parts.frame("pyarrow")
@@ -31,6 +39,86 @@ def written(folder, answers, stopped=""):
 
 def found(folder):
     return pyarrow.parquet.read_table(folder)["answer"].to_pylist()
+
+
+def kept(place):
+    """Return row and answer of all that stands in a folder, also in what was set aside there."""
+    system, folder = fsspec.url_to_fs(str(place))
+    kept = set()
+    for path in system.ls(folder, detail=False) if system.exists(folder) else ():
+        table = pyarrow.parquet.read_table(path, filesystem=system, partitioning=None)
+        table = table.filter(table["error"].is_null())
+        kept |= set(zip(table["row"].to_pylist(), table["answer"].to_pylist(), strict=True))
+    return kept
+
+
+CALLS = st.lists(
+    st.tuples(
+        st.dictionaries(st.integers(0, 34), st.sampled_from(["", "a", "b"]), max_size=20),
+        st.sampled_from(["", "you stopped it"]),
+    ),
+    max_size=5,
+)
+
+
+@pytest.mark.parametrize("place", ["{folder}/out", "memory://{folder}"])
+@settings(max_examples=25)  # each writes and reads up to 20 files
+@given(calls=CALLS)
+def test_no_answer_is_lost_by_later_calls(place, calls, tmp_path_factory):
+    """Whatever rows they have and whether they end whole; "" stands for an error."""
+    place, answers = place.format(folder=tmp_path_factory.mktemp("a")), set()
+    for rows, stopped in calls:
+        written(place, rows, stopped)
+        told = {(row, answer) for row, answer in rows.items() if answer}
+        if not stopped:
+            answers |= told
+        assert answers <= kept(place)
+
+
+def test_what_a_smaller_call_does_not_have_is_set_aside_and_told(tmp_path):
+    with Agent(Echo()) as agent:
+        agent.map_sync("{{text}}", ["a", "b", "c"], into=tmp_path)
+        again = agent.map_sync("{{text}}", ["a", "b", "c"], into=tmp_path).report()
+        trial = agent.map_sync("{{text}}", ["c"], into=tmp_path)
+    assert found(tmp_path) == list(trial.frame["answer"]) == ["c"]
+    (aside,) = tmp_path.glob("_part-00000.*.earlier")
+    assert pyarrow.parquet.read_table(aside)["answer"].to_pylist() == ["a", "b", "c"]
+    assert str(aside) in trial.report() and "earlier call" not in again
+
+
+@pytest.mark.parametrize("ends", ["whole", "stopped", "failed"])
+def test_two_maps_do_not_write_into_one_folder_at_once(tmp_path, ends):
+    """The second one is refused before it asks; however the first one ends, it is free again."""
+    release, refused, model = asyncio.Event(), [], Echo()
+
+    class Waits(Echo):
+        async def stream(self, request):
+            async for event in super().stream(request):
+                await release.wait()
+                yield event
+
+    def meanwhile(job):
+        with Agent(model) as other, pytest.raises(FatalError) as caught:
+            other.map_sync("{{text}}", ["x"], into=tmp_path)
+        refused.append(str(caught.value))
+        if ends == "stopped":
+            agent.session.engine.post(job.stop)
+        if ends == "failed":
+            tmp_path.joinpath("part-00000.parquet").mkdir()
+        agent.session.engine.post(release.set)
+
+    with Agent(Waits()) as agent:
+        mapping = agent.mapping("{{text}}", ["a"], options={"into": tmp_path})
+        with pytest.raises(FatalError) if ends == "failed" else nullcontext():
+            mapping.wait_sync(When([lambda job: job.progress.in_flight], meanwhile))
+        assert refused == [HELD.format(place=str(tmp_path))] and not model.asked
+    if ends == "failed":
+        tmp_path.joinpath("part-00000.parquet").rmdir()
+    with Agent(model) as agent:
+        agent.map_sync("{{text}}", ["x"], into=tmp_path)
+    assert found(tmp_path) == ["x"]
+    names = [path.name for path in tmp_path.iterdir() if not path.name.startswith("_")]
+    assert names == ["part-00000.parquet"]
 
 
 def test_a_call_that_ends_early_replaces_no_part_with_more_answers(tmp_path):

@@ -1,9 +1,12 @@
 """What a map may do is decided before it begins, the same in every form of an option."""
 
+from pathlib import Path
+
 import pytest
 
 from agent_magics import Agent
 from agent_magics.protocol.errors import FatalError
+from agent_magics.rows.store import cache_file
 from tests.support.rows.echo import Echo
 
 # Nothing listens there: what is sent all the same fails otherwise.
@@ -41,21 +44,26 @@ def test_what_needs_kept_answers_is_refused_where_none_are_kept(unkept, cache, o
         unkept.map_sync("{{text}}", ["a"], cache=cache, **option)
 
 
-@pytest.mark.parametrize("cache", [True, "answers.sqlite"])
-def test_answers_of_a_programs_model_and_of_recordings_are_not_kept(unkept, cache):
-    planned = unkept.mapping("{{text}}", ["a"], options={"cache": cache})._planned
-    assert planned.cache is None
+def test_answers_of_a_programs_model_and_of_recordings_are_not_kept(unkept):
+    assert unkept.mapping("{{text}}", ["a"], options={"cache": True})._planned.cache is None
+
+
+@pytest.mark.parametrize("cache", ["answers.sqlite", Path("answers.sqlite")])
+def test_a_file_for_answers_that_are_not_kept_is_refused(unkept, cache):
+    with pytest.raises(FatalError, match=r"cache='answers.sqlite': .*: leave out cache=, or"):
+        unkept.map_sync("{{text}}", ["b"], cache=cache)
+    assert not Path(cache).exists()
 
 
 @pytest.mark.parametrize("kind", [Echo, Empty])
 @pytest.mark.parametrize("record", [None, "asked.jsonl"])
-def test_a_programs_model_is_asked_again_whatever_the_cache(kind, record, tmp_path):
-    model, cache = kind(), tmp_path / "answers.sqlite"
+def test_a_programs_model_is_asked_again_whatever_the_cache(kind, record):
+    model = kind()
     with Agent(model, record=record, **SERVER) as agent:
-        for _ in range(2):
+        for cache in (True, False, True):
             done = agent.map_sync("{{text}}", ["a"], cache=cache)
     assert list(done.frame["answer"]) == ["a"]
-    assert model.asked["a"] == 2 and not cache.exists()
+    assert model.asked["a"] == 3 and not cache_file().exists()
 
 
 @pytest.mark.parametrize("cache", [".", "/", "a\0"])

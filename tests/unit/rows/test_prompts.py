@@ -1,5 +1,6 @@
 """Prompts of rows: columns, missing values, and what cannot be sent."""
 
+import datetime
 import decimal
 import enum
 import functools
@@ -9,11 +10,15 @@ import math
 import os
 import subprocess
 import sys
+import types
+import uuid
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import PIL.Image
+import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -87,7 +92,7 @@ def test_a_lone_surrogate_is_the_rows_error():
         (2.5, "2.5"),
         (True, "True"),
         (np.array([math.nan, 1]), "[NaN, 1.0]"),
-        (np.array(["2024-02-29"], "M8[ns]"), '["2024-02-29 00:00:00"]'),
+        (np.array(["2024-02-29"], "M8[ns]"), '["2024-02-29T00:00:00"]'),
         (np.arange(2000), json.dumps(list(range(2000)))),
         ({"a": np.array(["b"]), "c": np.int64(3)}, '{"a": ["b"], "c": 3}'),
         (Colour.RED, "red"),
@@ -99,6 +104,60 @@ def test_a_lone_surrogate_is_the_rows_error():
 )
 def test_other_values_are_written_as_text(value, text):
     assert Template("{{x}}").fill((value,)) == text
+
+
+AT = datetime.datetime(2024, 2, 29, 1, 2, 3, 4, datetime.timezone(datetime.timedelta(hours=5)))
+MANY = list(range(2000))
+ID = uuid.UUID(int=7)
+# A value -> what JSON has for it inside of a list or dict.
+INSIDE = [
+    *((AT, AT.isoformat()), (AT.date(), "2024-02-29"), (AT.timetz(), AT.timetz().isoformat())),
+    *((datetime.timedelta(1), "1 day, 0:00:00"), (decimal.Decimal("1.50"), "1.50"), (ID, str(ID))),
+    *((np.int64(3), 3), (np.bool_(True), True), (np.float64(0.1), 0.1), (True, True), (1.5, 1.5)),
+    (np.datetime64("2024-02-29T01:02:03.000000004", "ns"), "2024-02-29T01:02:03.000000004"),
+    (np.datetime64("2024-02-29T01", "h"), "2024-02-29T01:00:00"),
+    (pd.Timestamp("2024-02-29 00:00:00.000000001"), "2024-02-29T00:00:00.000000001"),
+    *((pd.NaT, None), (pd.NA, None), (decimal.Decimal("NaN"), None), (None, None)),
+    *((Path("a/b"), "a/b"), (Colour.RED, "red"), ({2, 1}, [1, 2])),
+    (types.MappingProxyType({"a": AT}), {"a": AT.isoformat()}),
+    *((np.array(MANY), MANY), (pd.Series(MANY), MANY), (pl.Series(MANY), MANY)),
+    *((pa.array(MANY), MANY), (pa.chunked_array([MANY]), MANY), (pd.Index(MANY), MANY)),
+    (pl.DataFrame({"a": MANY}), [{"a": each} for each in MANY]),
+    (pa.table({"a": MANY}), [{"a": each} for each in MANY]),
+    *(
+        ({AT: [1]}, {AT.isoformat(): [1]}),
+        ({ID: {(1, "b"): AT}}, {str(ID): {'[1, "b"]': AT.isoformat()}}),
+    ),
+    *(({1: 2, None: 3}, {"1": 2, "null": 3}), ({Colour.RED: 1}, {"red": 1})),
+]
+
+
+@pytest.mark.parametrize(("value", "expected"), INSIDE, ids=lambda each: type(each).__name__)
+def test_a_value_inside_of_others_is_whole_and_as_it_is_alone(value, expected):
+    inside = Template("{{x}}").fill(([{"y": value}],))
+    assert json.loads(inside) == [{"y": expected}]
+    if expected is not None and not isinstance(value, Path | np.datetime64):
+        alone = Template("{{x}}").fill((value,))
+        assert alone in (expected, str(expected), json.dumps(expected, ensure_ascii=False))
+
+
+def test_a_long_table_is_whole():
+    texts = ["x" * 99, *map(str, range(100))]
+    said = Template("{{x}}").fill((pd.DataFrame({"a": texts}),))
+    assert json.loads(said).split()[2::2] == texts
+
+
+REFUSED = [
+    *(b"x", bytearray(PNG), memoryview(PNG), PIL.Image.new("RGB", (1, 1)), "\ud800"),
+    *((each for each in ()), lambda: None, pd.DataFrame({"a": [1]}).groupby("a")),
+]
+
+
+@pytest.mark.parametrize("value", REFUSED, ids=lambda each: type(each).__name__)
+@pytest.mark.parametrize("place", [lambda v: [v], lambda v: {"a": {"b": (v,)}}, lambda v: {1.5: v}])
+def test_what_cannot_be_sent_inside_of_others_is_the_rows_error(place, value):
+    with pytest.raises(BadRow):
+        Template("{{x}}").fill((place(value),))
 
 
 SETS = """

@@ -212,6 +212,7 @@ def test_what_a_run_has_spent_counts_where_it_is_given_up(monkeypatch, whole, na
     assert done.cost == (None if cost is None else pytest.approx(2 * cost))
     assert list(done.frame["error"])[:2] == ["not waited for: you stopped it"] * 2
     assert done.progress.kinds()["not waited for"].count == 2
+    assert "and what 2 requests under way took, in" in done.report()
 
 
 def test_a_stopped_map_says_that_it_waits_for_answers():
