@@ -257,7 +257,8 @@ class Parts:
         that were not asked, or not waited for.
         """
         table = self._part(number, part)
-        before, now = self._files.answers(number), answers_of(table)
+        before = self._files.answers(number)
+        now = answers_of(table) if before else before
         if self.stopped and len(now) < len(before):
             self._left[number] = part
             return

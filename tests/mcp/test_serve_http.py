@@ -376,7 +376,9 @@ def test_few_connections_are_accepted_at_once(agent: Agent, served: Any) -> None
             most, before = max(most, len(opened) - before), len(opened)
         return most
 
+    assert post(served).status_code == 401  # it has begun: with its first step the queue grows
     with ExitStack() as open_ones:
+        open_ones.callback(go_on.set)
         agent.session.engine.post(go_on.wait)
         counted = agent.session.engine.spawn(most_in_a_round())
         for _ in range(150):

@@ -107,7 +107,7 @@ def test_answers_are_found_by_their_keys(tmp_path):
 
     found, later, newest = asyncio.run(run())
     assert list(found) == [b"1"] and found[b"1"][1:4] == (b'"a"', 3, 0.5)
-    assert later[b"2"][1] == b'"a"' and newest == 2
+    assert later[b"2"][1] == b'"a"' and newest == 3, "the last one of a key is in its place"
 
 
 OPEN_AND_CLOSE = """
