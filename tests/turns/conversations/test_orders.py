@@ -1,8 +1,11 @@
 """In whatever order conversations are changed, their turns, the files and what is told agree."""
 
+import itertools
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -91,6 +94,8 @@ class Orders(RuleBasedStateMachine):
     def begin(self) -> None:
         self.agents.append(Agent(self.script, **self._options()))
         self.known[self.here.conversation_id] = Known()
+        for _ in range(3):  # there is something to take back from the first step on
+            self.talk(writes=True)
 
     def _options(self) -> dict[str, object]:
         return {"tools": ["write_file"], "cwd": self.place, "approval": "never"}
@@ -283,5 +288,49 @@ class Orders(RuleBasedStateMachine):
 @pytest.mark.soak
 def test_turns_files_and_what_is_told_agree_in_any_order(tmp_path):
     run_state_machine_as_test(
-        Orders, settings=settings(max_examples=30, stateful_step_count=14, deadline=None)
+        Orders, settings=settings(max_examples=10, stateful_step_count=14, deadline=None)
     )
+
+
+class Chosen:
+    """Gives a rule what it would draw: a number, or the last of what there is."""
+
+    def __init__(self, number: int | None = None) -> None:
+        self._number = number
+
+    def draw(self, strategy: Any) -> Any:
+        return strategy.elements[-1] if self._number is None else self._number
+
+
+def go_back(orders: Orders, turn: int, parts: str) -> None:
+    if turn:
+        orders.rewind(Chosen(turn), parts)
+
+
+# Of what a person does with turns; what is not possible is left out.
+ACTS: dict[str, Callable[[Orders], object]] = {
+    "talk": lambda orders: orders.talk(writes=True),
+    "call": Orders.call,
+    "undo": Orders.undo,
+    "redo": Orders.redo,
+    "files back": lambda orders: go_back(orders, len(orders.now.turns), "files"),
+    "all back": lambda orders: go_back(orders, min(2, len(orders.now.turns)), "both"),
+    "forth": lambda orders: orders.now.ways and orders.forth(Chosen()),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("first", ACTS)
+def test_a_way_forth_is_right_after_all_that_may_stand_before_it(tmp_path, first):
+    for acts in itertools.product(ACTS, repeat=2):
+        orders = Orders()
+        try:
+            orders.begin()
+            for act in (first, *acts, "forth", "talk"):
+                ACTS[act](orders)
+                orders.agrees()
+        except BaseException as error:
+            error.add_note(f"after {first}, {', '.join(acts)}")
+            raise
+        finally:
+            orders.teardown()
