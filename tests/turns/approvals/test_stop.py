@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from contextlib import suppress
+from functools import partial
 
 import pytest
 
@@ -276,49 +277,42 @@ def test_so_does_a_stop_at_a_call_of_a_hook(moment):
     assert [1] * (moment == "after_tool") == DONE
 
 
+CLEANED = ["stopped at the question about write", "all"]
+
+
+async def cleans_up(ctx, step, cleaned):
+    """Let the stop pass, and clean up for a while."""
+    try:
+        await step(ctx)
+    except TurnAbort as error:
+        cleaned.append(str(error))
+        raise
+    finally:
+        for _ in range(20):
+            await asyncio.sleep(0)
+        cleaned.append("all")
+
+
 def test_a_tool_that_lets_it_pass_cleans_up_in_peace():
     cleaned = []
-
-    @tool(mutating=False)
-    async def many(ctx: ToolContext) -> str:
-        """Call, and clean up."""
-        try:
-            await ctx.call("write", {"n": 0})
-        except TurnAbort as error:
-            cleaned.append(str(error))
-            raise
-        finally:
-            for _ in range(20):
-                await asyncio.sleep(0)
-            cleaned.append("all")
-        return "all is well"
-
-    assert_ended(stopping(many))
-    assert cleaned == ["stopped at the question about write", "all"]
+    writes = lambda ctx: ctx.call("write", {"n": 0})  # noqa: E731
+    assert_ended(stopping(as_tool(partial(cleans_up, cleaned=cleaned), writes)))
+    assert cleaned == CLEANED
 
 
 def test_so_does_one_that_stands_inside_another_call():
     cleaned = []
 
     @tool(mutating=False)
-    async def inner(ctx: ToolContext) -> str:
+    async def inner(ctx: ToolContext) -> None:
         """Call, and clean up."""
-        try:
-            await ctx.call("many", {})
-        except TurnAbort as error:
-            cleaned.append(str(error))
-            raise
-        finally:
-            for _ in range(20):
-                await asyncio.sleep(0)
-            cleaned.append("all")
-        return "all is well"
+        await cleans_up(ctx, lambda ctx: ctx.call("many", {}), cleaned)
 
     batch = Call("batch", {"calls": [{"tool": "inner", "arguments": {}}]})
     many = as_tool(gathers, calls_what_is_asked_about)
     for turn in (batch, Call("inner")):
         assert_ended(stopping(inner, many, "batch", turn=turn))
-        assert cleaned == ["stopped at the question about write", "all"]
+        assert cleaned == CLEANED
         cleaned.clear()
 
 
@@ -360,7 +354,7 @@ def test_what_a_tool_leaves_behind_ends_the_turn_while_the_model_answers(step):
         )
         async with asyncio.timeout(PATIENCE):
             result = await agent.run("Go.")
-            await asyncio.wait(left)
+            await asyncio.gather(*left, return_exceptions=True)
         assert_valid(agent)
         return result
 
