@@ -81,12 +81,18 @@ class PartFiles:
                 return set()
 
     def set_aside(self, path: str) -> str:
-        """Give a file a name that no reader of tables takes, and return it."""
-        aside = f"{self._folder}/_{Path(path).stem}.{time.time_ns()}.earlier"
+        """Move a file into FOLDER.earlier, and return where it is.
+
+        In the folder itself it would be read with the others, or be in the way of who reads them.
+        """
+        beside = f"{self._folder.rstrip('/')}.earlier"
+        aside = f"{beside}/{Path(path).stem}.{time.time_ns()}.parquet"
         with _told():
             if self._remote is None:
+                Path(beside).mkdir(exist_ok=True)
                 Path(path).rename(aside)
             else:
+                self._remote.makedirs(beside, exist_ok=True)
                 self._remote.mv(path, aside)
         return aside
 

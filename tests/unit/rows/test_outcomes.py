@@ -3,8 +3,10 @@
 import asyncio
 from contextlib import nullcontext
 from functools import partial
+from itertools import chain
 
 import fsspec
+import polars
 import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
@@ -42,10 +44,11 @@ def found(folder):
 
 
 def kept(place):
-    """Return row and answer of all that stands in a folder, also in what was set aside there."""
+    """Return row and answer of all that stands in a folder, and in what was set aside of it."""
     system, folder = fsspec.url_to_fs(str(place))
     kept = set()
-    for path in system.ls(folder, detail=False) if system.exists(folder) else ():
+    there = [each for each in (folder, f"{folder}.earlier") if system.exists(each)]
+    for path in chain.from_iterable(system.ls(each, detail=False) for each in there):
         table = pyarrow.parquet.read_table(path, filesystem=system, partitioning=None)
         table = table.filter(table["error"].is_null())
         kept |= set(zip(table["row"].to_pylist(), table["answer"].to_pylist(), strict=True))
@@ -77,11 +80,12 @@ def test_no_answer_is_lost_by_later_calls(place, calls, tmp_path_factory):
 
 def test_what_a_smaller_call_does_not_have_is_set_aside_and_told(tmp_path):
     with Agent(Echo()) as agent:
-        agent.map_sync("{{text}}", ["a", "b", "c"], into=tmp_path)
-        again = agent.map_sync("{{text}}", ["a", "b", "c"], into=tmp_path).report()
-        trial = agent.map_sync("{{text}}", ["c"], into=tmp_path)
-    assert found(tmp_path) == list(trial.frame["answer"]) == ["c"]
-    (aside,) = tmp_path.glob("_part-00000.*.earlier")
+        agent.map_sync("{{text}}", ["a", "b", "c"], into=tmp_path / "out")
+        again = agent.map_sync("{{text}}", ["a", "b", "c"], into=tmp_path / "out").report()
+        trial = agent.map_sync("{{text}}", ["c"], into=tmp_path / "out")
+    assert found(tmp_path / "out") == list(trial.frame["answer"]) == ["c"]
+    assert polars.read_parquet(tmp_path / "out")["answer"].to_list() == ["c"]
+    (aside,) = tmp_path.glob("out.earlier/part-00000.*.parquet")
     assert pyarrow.parquet.read_table(aside)["answer"].to_pylist() == ["a", "b", "c"]
     assert str(aside) in trial.report() and "earlier call" not in again
 
