@@ -154,26 +154,26 @@ class TurnContext:
 
 @dataclass(frozen=True, slots=True)
 class CallResults:
-    """The stored results for one call: its reads and its hooks hold for what it stores, too."""
+    """Stores and finds results for one call; what the call has read is noted with each."""
 
     _store: HandleStore
     _status: CallStatus
 
     def keep(self, text: str | TextSource) -> str:
-        """See `HandleStore.keep`."""
+        """Store a text and return its name, such as "@r7"; see `HandleStore.keep`."""
         return self._store.keep(text, Origin(self._status.reads, self._status.held))
 
     def keep_value(self, value: object) -> str:
-        """See `HandleStore.keep_value`."""
+        """Store an object and return its name; see `HandleStore.keep_value`."""
         return self._store.keep_value(value, Origin(self._status.reads, self._status.held))
 
     def value_of(self, name: str) -> Any:
-        """See `HandleStore.value_of`."""
+        """Return the object or text of a name; see `HandleStore.value_of`."""
         self._status.note_reads(*self._store.reads_of(name))
         return self._store.value_of(name)
 
     def path_of(self, name: str) -> Path:
-        """See `HandleStore.path_of`."""
+        """Return a file with the text of a name; see `HandleStore.path_of`."""
         self._status.note_reads(*self._store.reads_of(name))
         return self._store.path_of(name)
 

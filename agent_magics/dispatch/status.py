@@ -115,6 +115,6 @@ class TurnStop:
         if self.error is not None:
             return
         self.error = error
-        for other, task in self._watched:
-            if task is not asyncio.current_task() and not id.startswith(f"{other}."):
-                task.cancel()
+        inside = {task for other, task in self._watched if not id.startswith(f"{other}.")}
+        for task in inside - {asyncio.current_task()}:
+            task.cancel()

@@ -74,8 +74,7 @@ class RowMapping:
             open_ones.callback(self._ended.set)  # after all that is opened below has been closed
             open_ones.enter_context(collects_seldom())
             sink = await asyncio.to_thread(self._sink)  # a URL may take a while
-            if not isinstance(sink, Collected | CollectedPartitions):
-                open_ones.enter_context(sink.held())
+            open_ones.enter_context(sink.reserved())
             asker = await self._asker()
             open_ones.push_async_callback(finish, asker.close)
             store = AnswerStore(planned.cache, plan.terms.model, plan.columns.fits)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -63,10 +64,20 @@ class Sink(Protocol):
     Attributes:
         freed: set when there may be room again.
         stopped: why the map ended early, set as soon as it did; "" where it did not.
+        aside: files of an earlier call, moved away with answers that this one does not have.
     """
 
     freed: asyncio.Event
     stopped: str
+    aside: Sequence[str] = ()
+
+    def reserved(self) -> AbstractContextManager[None]:
+        """Keep other maps from writing to the same place meanwhile, where it is more than memory.
+
+        Raises:
+            FatalError: another one writes there.
+        """
+        return nullcontext()
 
     def put(self, position: int, outcome: Plain) -> None:
         """Store the outcome of the row at `position`."""
@@ -103,7 +114,7 @@ def values_of(columns: Sequence[Column], outcomes: Iterable[Plain]) -> dict[str,
     return values
 
 
-class Collected:
+class Collected(Sink):
     """Outcomes in memory, by the position of their row."""
 
     def __init__(self, columns: AnswerColumns, count: int) -> None:
@@ -136,7 +147,7 @@ class Collected:
         return frame_of(library, columns, values, index)
 
 
-class Parts:
+class Parts(Sink):
     """Parquet files of the outcomes of 10,000 rows each, written when the last of them is there.
 
     Args:
@@ -147,8 +158,6 @@ class Parts:
 
     Attributes:
         place: the same, as text.
-        aside: the new names of files of an earlier call with answers that this one does not have.
-        held: keeps other maps of this machine out, see `PartFiles.held`.
 
     Raises:
         FatalError: pyarrow is missing, the folder cannot be made, or holds another map's parts; or
@@ -171,12 +180,15 @@ class Parts:
         self._problem: FatalError | None = None
         try:
             self._files = PartFiles(place)
-            self.held = self._files.held
             self._check_parts()
         except ModuleNotFoundError:
             raise FatalError(NO_PYARROW) from None
         except (OSError, ValueError) as error:
             raise self._not_written(error) from None
+
+    def reserved(self) -> AbstractContextManager[None]:
+        """See `Sink.reserved`."""
+        return self._files.reserved()
 
     def _check_parts(self) -> None:
         for path in self._files.paths()[:1]:

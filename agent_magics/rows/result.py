@@ -121,7 +121,7 @@ class MapResult:
             f"{kind}: {number_of(each.count, 'row')} ({each.example})"
             for kind, each in progress.kinds().items()
         ]
-        if isinstance(self._sink, Parts) and (aside := self._sink.aside):
+        if aside := self._sink.aside:
             files = number_of(len(aside), "file")
             lines.append(f"{files} of an earlier call, with other answers, set aside: {aside[0]}.")
         if self.stopped:

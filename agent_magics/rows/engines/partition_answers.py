@@ -7,7 +7,7 @@ from typing import Any
 
 from agent_magics.files.paths import typed_path
 from agent_magics.rows.engines.partitions import Partitions
-from agent_magics.rows.outcomes import ROW, Parts, Plain, not_asked, values_of
+from agent_magics.rows.outcomes import ROW, Parts, Plain, Sink, not_asked, values_of
 from agent_magics.rows.tables.columns import AnswerColumns, Column
 from agent_magics.rows.tables.folders import PartFiles
 from agent_magics.rows.tables.frames import arrow_table, kinds_of
@@ -16,7 +16,7 @@ from agent_magics.rows.tables.frames import arrow_table, kinds_of
 SPAN = 1 << 32
 
 
-class CollectedPartitions:
+class CollectedPartitions(Sink):
     """Outcomes in memory, by partition, each of which has `SPAN` positions for its rows."""
 
     def __init__(self, columns: AnswerColumns, partitions: Partitions) -> None:

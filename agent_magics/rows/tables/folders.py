@@ -73,7 +73,7 @@ class PartFiles:
         return [path for path in self.paths() if _number(path) in numbers]
 
     def answers(self, number: int) -> set[int]:
-        """Return `answers_of` a file; none where it is not there, or no map's."""
+        """Return a digest of each answered row of a file; none where there is no map's file."""
         with _told():
             try:
                 return answers_of(self._table([self.path_of(number)], None))
@@ -96,7 +96,7 @@ class PartFiles:
                 self._remote.mv(path, aside)
         return aside
 
-    def held(self) -> AbstractContextManager[None]:
+    def reserved(self) -> AbstractContextManager[None]:
         """Keep other maps of this machine out of the folder; a URL has no locks.
 
         Raises:

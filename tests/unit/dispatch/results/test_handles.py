@@ -209,7 +209,7 @@ def test_what_is_huge_is_not_written_out():
 
 def ruled(*patterns: str) -> ReadRules:
     """Return rules that forbid reading what matches these patterns."""
-    return ReadRules(Path("/work"), [Rule("read", each, "forbid") for each in patterns])
+    return ReadRules(Path("/project"), [Rule("read", each, "forbid") for each in patterns])
 
 
 @pytest.mark.parametrize("passes", [True, False])
@@ -225,7 +225,7 @@ def test_results_that_waited_are_told_in_their_order_each_once(passes: bool):
     assert told == list(dict.fromkeys(held))
 
 
-READS = st.lists(st.sampled_from(["/work/", "/work/sub/", "/work/sub/file"]), max_size=2)
+READS = st.lists(st.sampled_from(["/project/", "/project/sub/", "/project/sub/file"]), max_size=2)
 PATTERNS = st.sets(st.sampled_from(["sub/file", "sub/**", "*.key"]), max_size=2)
 
 
@@ -251,7 +251,7 @@ def test_a_value_is_withheld_where_a_rule_of_now_was_none_at_some_reading(named,
 def test_a_result_that_is_lent_is_told_with_the_rules_of_its_reading():
     store, other, told = HandleStore(), HandleStore(), list[StoredResult]()
     store.read_rules = lambda: ruled("*.key")
-    name = store.keep_value([1], Origin(("/work/",)))
+    name = store.keep_value([1], Origin(("/project/",)))
     other.on_keep = lambda name, entry: told.append(replace(entry))
     store.lend(name, other)
     assert [entry.known for entry in told] == [("*.key",)]
