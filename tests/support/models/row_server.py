@@ -287,7 +287,8 @@ async def serve(make_program: Callable[[], Program], tell: Callable[[int], None]
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     port = program.settings.port
-    site = web.TCPSite(runner, "127.0.0.1", port, reuse_port=bool(port))
+    # Past its queue the system resets connections: a map opens hundreds at once.
+    site = web.TCPSite(runner, "127.0.0.1", port, reuse_port=bool(port), backlog=4096)
     await site.start()
     tell(site._server.sockets[0].getsockname()[1])
     await asyncio.Event().wait()
