@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_magics.exec.temporary_files import remove_own, scratch_folder
+from agent_magics.protocol.checked import check
 from agent_magics.protocol.errors import FatalError, RespondToModel, short_message
 from agent_magics.text.brief import brief_line
 
@@ -208,6 +209,7 @@ class ProcessManager:
         Raises:
             RespondToModel: there is none with this id.
         """
+        check("session_id", session_id, int, RespondToModel)
         with self._lock:
             session = self._sessions.get(session_id)
             if session is not None:

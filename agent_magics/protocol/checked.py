@@ -64,6 +64,13 @@ def check(what: str, value: object, kind: Any, error: type[AgentMagicsError] = F
         raise error(f"{what}={shown} does not fit; it takes {_words(kind)}.")
 
 
+def plain_number(value: Any) -> Any:
+    """Return a number of NumPy or another library as Python's own; other values as they are."""
+    if isinstance(value, int | float):
+        return value
+    return next((own(value) for own, kind in _NUMBERS.items() if isinstance(value, kind)), value)
+
+
 def _fits(value: object, kind: Any) -> bool:
     base = get_origin(kind) or kind
     if base is UnionType:

@@ -10,10 +10,11 @@ import uuid
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import AsyncExitStack
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from agent_magics.dispatch.person_code import marks_own_code
 from agent_magics.engine.foreground.interrupt import interrupts_call
+from agent_magics.protocol.checked import plain_number
 from agent_magics.protocol.events import ApprovalRequested
 from agent_magics.protocol.ops import Answer
 from agent_magics.rows.askers.agents import AgentAsker
@@ -62,6 +63,7 @@ class RowMapping:
     def __init__(
         self, asking: Asking, prompt: Given, rows: Any, output: Any, options: MapOptions
     ) -> None:
+        options = cast("MapOptions", {name: plain_number(each) for name, each in options.items()})
         self._asking, self._given, self._options = asking, (prompt, output), options
         self._planned = plan_map(asking, prompt, rows, output, options)
         self._ended = threading.Event()

@@ -363,8 +363,8 @@ def serve(
 
 
 def _listen(port: int) -> socket.socket:
-    if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65535:
-        raise FatalError(f"port={port!r} is no port: use a number up to 65535; 0 takes a free one.")
+    if not 0 <= port <= 65535:
+        raise FatalError(f"port={port} is no port: use a number up to 65535; 0 takes a free one.")
     try:
         # Listens at once, so that a client that is quicker than our loop is not refused.
         listener = socket.create_server((HOST, port), backlog=_LONGEST_QUEUE)

@@ -15,6 +15,7 @@ from agent_magics.files.paths import is_folder, typed_path
 from agent_magics.models.providers.catalog import DATE, find_model
 from agent_magics.models.providers.endpoints import check_address, endpoint_of
 from agent_magics.models.providers.families import check_features
+from agent_magics.protocol.checked import plain_number
 from agent_magics.protocol.config import (
     Address,
     CheckedByUser,
@@ -63,7 +64,7 @@ def _validated(name: str, value: object) -> Any:
     from pydantic_core import ValidationError  # noqa: PLC0415 - 25 ms, before the first agent
 
     try:
-        return _validator(name).validate_python(value)
+        return _validator(name).validate_python(plain_number(value))
     except ValidationError as error:
         first = error.errors()[0]
         problem = _problem(name, str(first["type"]), first.get("ctx", {}))
@@ -114,11 +115,12 @@ def _limits(value: object) -> Any:
     if not isinstance(value, Mapping) or not set(value) <= set(known):
         shown = brief(repr(value), _LONGEST_SHOWN)
         raise FatalError(f"loops={shown} takes these and no others: {', '.join(known)}.")
-    for name, count in value.items():
+    counts = {name: plain_number(count) for name, count in value.items()}
+    for name, count in counts.items():
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             shown = brief(repr(count), _LONGEST_SHOWN)
             raise FatalError(f"loops: {name}={shown} must be a whole number of at least 1.")
-    return LoopLimits(**value)
+    return LoopLimits(**counts)
 
 
 # Schemas of pydantic's core: plain dictionaries, whose keys `pydantic_core.core_schema` documents.

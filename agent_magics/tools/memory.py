@@ -8,6 +8,7 @@ from typing import Any
 
 from agent_magics.approval.actions import Action, ActionKind, fingerprint_of
 from agent_magics.dispatch.context import ToolContext
+from agent_magics.dispatch.results.output_guard import require
 from agent_magics.dispatch.tool import tool
 from agent_magics.files.paths import literal_path, resolve_path
 from agent_magics.project.fingerprints import GONE, Anchor, Fingerprints
@@ -107,6 +108,8 @@ def remember(
         about: files and variables whose change makes it stale.
         scope: shared in the project, or for this person alone.
     """
+    require(Scope, scope=scope)
+    require(Sequence[str] | None, about=about)
     folder = note_folders(_workspace(ctx))[scope]
     content = note_content(text, _anchors(about or (), scope, ctx))
     _write(folder, topic, content, ctx)

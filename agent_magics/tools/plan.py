@@ -1,9 +1,11 @@
 """``update_plan``: the model's plan as a checklist that the person can follow."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from agent_magics.dispatch.context import ToolContext
+from agent_magics.dispatch.results.output_guard import require
 from agent_magics.dispatch.tool import tool
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.events import PlanStep, PlanUpdated
@@ -42,6 +44,7 @@ def update_plan(
     Args:
         steps: all of them, each time; ids are unique, at most one step is in_progress.
     """
+    require(Sequence[PlanStep], steps=steps)
     _check(steps)
     if ctx is not None:
         ctx.turn.emit(PlanUpdated, steps=tuple(steps), explanation=explanation)

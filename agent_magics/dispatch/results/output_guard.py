@@ -91,6 +91,7 @@ class OutputGuard:
 
     def __post_init__(self) -> None:
         """Check what a call by hand, too, may give."""
+        require(int, offset=self.offset)
         require_at_least(0, offset=self.offset)
         require_at_least(
             1, limit=self.limit, max_results=self.max_results, max_files=self.max_files

@@ -130,10 +130,10 @@ def inspect_variables(
     Raises:
         RespondToModel: there is no notebook, or a number does not fit.
     """
-    if detail_level == "full" and limit is not None:
-        limit = min(limit, PAGE)  # inspecting each takes time
     guard = OutputGuard(detail_level, offset, limit)
-    require(str | None, pattern=pattern)
+    if guard.focused and limit is not None:
+        guard = replace(guard, limit=min(limit, PAGE))  # inspecting each takes time
+    require(str, pattern=pattern)
     values = _matching(_namespace(ctx), pattern)
     kinds = {name: kind_of(value) for name, value in values.items()}
     named = [name for name in values if kinds[name] not in _GROUPED]

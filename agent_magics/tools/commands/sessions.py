@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 from agent_magics.approval.actions import NOT_BOUND, Action, ActionKind, fingerprint_of
 from agent_magics.approval.commands.script import may_read_script
 from agent_magics.dispatch.context import ToolContext
+from agent_magics.dispatch.results.output_guard import require
 from agent_magics.dispatch.tool import tool
 from agent_magics.exec.command import CommandResult, collect
 from agent_magics.exec.processes import CommandSession
@@ -96,6 +97,7 @@ def exec_command(
         justification: why more, for the person.
         prefix_rule: first words, which the person may allow for good.
     """
+    require(bool, tty=tty)
     if timeout_ms is not None:
         check_timeout(timeout_ms)
     argv = shell_argv(cmd, login, ctx, shell)
@@ -199,6 +201,7 @@ def _run_by_hand(
 
 def _clamped(yield_time_ms: int) -> tuple[int, str]:
     """Return the milliseconds to wait within the limits, and a note where that differs."""
+    require(int, yield_time_ms=yield_time_ms)
     taken = min(max(yield_time_ms, SHORTEST_YIELD), LONGEST_YIELD)
     if taken == yield_time_ms:
         return taken, ""

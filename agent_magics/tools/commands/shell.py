@@ -203,6 +203,7 @@ def shell_argv(
         RespondToModel: there is no such shell, or the script is empty.
     """
     require(str, command=script)
+    require(bool, login=login)
     require(str | None, shell=shell_name)
     if not script.strip():
         raise RespondToModel("The command is empty; pass the script to run.")
@@ -223,6 +224,7 @@ def check_timeout(timeout_ms: int) -> None:
     Raises:
         RespondToModel: it is out of range.
     """
+    require(int, timeout_ms=timeout_ms)
     if not 1 <= timeout_ms <= LONGEST_TIMEOUT:
         raise RespondToModel(
             f"timeout_ms must be from 1 to {LONGEST_TIMEOUT} milliseconds, not {timeout_ms}."

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from agent_magics.approval.actions import Action
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.pool import run_on_thread
-from agent_magics.dispatch.results.output_guard import OutputGuard
+from agent_magics.dispatch.results.output_guard import OutputGuard, require
 from agent_magics.dispatch.tool import tool
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import Json
@@ -49,6 +49,7 @@ async def diagnostics(
         RespondToModel: a file cannot be read, or there is no language server for it.
     """
     paths = [paths] if isinstance(paths, str | Path) else paths  # in a call by hand
+    require(Sequence[str | Path], paths=paths)
     if not 1 <= len(paths) <= _MOST_FILES:
         raise RespondToModel(f"paths has {len(paths)} files; give 1 to {_MOST_FILES}.")
     guard = OutputGuard(detail_level, offset, limit)

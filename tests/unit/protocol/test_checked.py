@@ -1,11 +1,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
 import pytest
 
-from agent_magics.protocol.checked import check, checked
+from agent_magics.protocol.checked import check, checked, plain_number
 from agent_magics.protocol.errors import FatalError
 
 
@@ -68,6 +69,24 @@ def test_what_does_not_fit_is_told_in_one_sentence(value, kind, problem):
     with pytest.raises(FatalError) as refused:
         check("it", value, kind)
     assert str(refused.value) == f"it={problem}."
+
+
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [
+        (np.int64(5), 5),
+        (np.float32(1.5), 1.5),
+        (np.float64(1.5), 1.5),
+        (Fraction(1, 2), 0.5),
+        (True, True),
+        (1 << 80, 1 << 80),
+        ("5", "5"),
+        (None, None),
+    ],
+)
+def test_numbers_of_another_library_become_plain(value, plain):
+    made = plain_number(value)
+    assert made == plain and isinstance(made, type(plain))
 
 
 def test_a_long_value_is_shortened():

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pandas as pd
 import pyarrow.parquet
 import pytest
@@ -638,6 +639,20 @@ def test_numbers_that_no_table_holds_are_left_out(tmp_path):
     with Agent(Echo(lambda prompt: f'{{"value": [1, {1 << 70}]}}')) as agent:
         agent.map_sync("{{text}}", ["a"], output=list[int], into=tmp_path / "out")
     assert pyarrow.parquet.read_table(tmp_path / "out")["answer"].to_pylist() == [[1, None]]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"concurrency": np.int64(1), "max_tokens": np.int64(10_000)},
+        {"max_cost": np.float32(5), "max_errors": np.float32(0.5)},
+        {"deadline": np.int64(60), "ask_above": np.int64(5)},
+        {"tools": True, "requests": np.int64(4)},
+    ],
+)
+def test_options_may_be_numbers_of_numpy(options):
+    with Agent(Echo()) as agent:
+        assert len(agent.map_sync("{{text}}", ["a"], **options).failed) == 0
 
 
 @pytest.mark.parametrize(

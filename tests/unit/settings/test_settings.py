@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import pytest
 
 from agent_magics import Agent, ScriptedModel
@@ -11,7 +12,7 @@ from agent_magics.protocol.config import SandboxPolicy
 from agent_magics.protocol.errors import FatalError
 from agent_magics.settings.agent import AgentSettings
 from agent_magics.settings.sources import Source
-from agent_magics.settings.table import SETTINGS
+from agent_magics.settings.table import SETTINGS, schema_of
 from agent_magics.settings.validation import check_roots, validated
 from agent_magics.tools.files.path_judge import PathJudge
 
@@ -233,3 +234,16 @@ def test_no_error_shows_a_key_in_the_wrong_place(name, value):
     with pytest.raises(FatalError) as refused:
         Agent(**{name: value})
     assert "unter2" not in f"{refused.value} {refused.value!r}"
+
+
+NUMBERS = [name for name in SETTINGS if schema_of(name).get("type") in {"integer", "number"}]
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_number_of_numpy_is_taken_as_pythons(name):
+    (value,) = validated({name: np.int64(5)}).values()
+    assert value == 5 and type(value) in {int, float}
+
+
+def test_limits_of_repetition_may_be_of_numpy():
+    assert type(validated({"loops": {"identical": np.int64(5)}})["loops"].identical) is int
