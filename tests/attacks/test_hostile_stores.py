@@ -9,6 +9,7 @@ import os
 import random
 import sqlite3
 import tracemalloc
+from contextlib import closing
 
 import pyarrow
 import pytest
@@ -145,7 +146,7 @@ ANSWERS = {
 @pytest.mark.parametrize("name", ANSWERS)
 def test_a_hostile_answer_counts_as_missing(tmp_path, name):
     path = tmp_path / "answers.sqlite"
-    with sqlite3.connect(path) as file:
+    with closing(sqlite3.connect(path)) as file, file:
         # Without types, which SQLite would enforce.
         file.execute("CREATE TABLE answers (number, key UNIQUE, at, model, answer, tokens, cost)")
         file.execute("INSERT INTO answers VALUES (1, x'00', 1, 'm', ?, ?, ?)", ANSWERS[name])
@@ -157,7 +158,8 @@ def test_a_hostile_answer_counts_as_missing(tmp_path, name):
         assert answers.find([b"\0", b"\1"]) == {b"\1": good}
     finally:
         answers.close()
-    assert sqlite3.connect(path).execute("SELECT count(*) FROM answers").fetchone() == (2,)
+    with closing(sqlite3.connect(path)) as file:
+        assert file.execute("SELECT count(*) FROM answers").fetchone() == (2,)
 
 
 def test_parts_are_written_through_no_link(tmp_path):
