@@ -152,7 +152,11 @@ class SearchedFiles:
             is_second = self.rights.judge is not None and self._is_second(status)
             if not stat.S_ISREG(status.st_mode) or is_second:
                 self.protected += 1
-            elif status.st_size >= _SNIFFED_FROM_SIZE and _is_binary(descriptor):
+            elif (
+                status.st_size >= _SNIFFED_FROM_SIZE
+                and path != str(self.root)  # what is given is searched whatever is in it
+                and _is_binary(descriptor)
+            ):
                 self.searched -= 1
             elif status.st_size > LONGEST_LINE and _has_long_line(descriptor, status.st_size):
                 self.searched -= 1

@@ -37,10 +37,22 @@ _WORKING: set[tuple[int, ...]] = set()  # stamps of ripgrep that have accepted a
 
 
 def choose_engine(
-    pattern: str, case_sensitive: bool, context: int, distrusted: Sequence[Path]
+    pattern: str,
+    case_sensitive: bool,
+    context: int,
+    distrusted: Sequence[Path],
+    *,
+    takes_binary: bool,
 ) -> tuple[list[str], int]:
     """Return the search command, to which files are appended: ripgrep's if it accepts `pattern`;
     and how many files its first process gets.
+
+    Args:
+        pattern: a regular expression.
+        case_sensitive: whether capital and small letters differ.
+        context: lines to print around each match.
+        distrusted: folders whose programs are not used.
+        takes_binary: whether files with NUL bytes are searched, too.
 
     Raises:
         RespondToModel: `pattern` is not a regular expression.
@@ -52,6 +64,7 @@ def choose_engine(
         command = [ripgrep, "--no-config", "--json", "--no-ignore", "--no-mmap"]
         command += [f"--threads={_THREADS}", "--case-sensitive" if case_sensitive else "-i"]
         command += ["--crlf"] if breaks == "crlf" else []
+        command += ["--text"] if takes_binary else []
         command += [f"--context={context}", "-e", pattern, "--"]
         # A search of one folder takes as long as trying the pattern out.
         stamp = file_stamp(ripgrep)
@@ -63,7 +76,8 @@ def choose_engine(
     # Python may accept what ripgrep does not, such as a look-behind, and says where an error is.
     case = "s" if case_sensitive else "i"
     script = [sys.executable, "-I", "-S", "-X", "utf8", "-W", "ignore", str(_PYTHON_SEARCH)]
-    command = [*script, pattern, case, breaks, str(context)]
+    kinds = "all" if takes_binary else "text"
+    command = [*script, pattern, case, breaks, kinds, str(context)]
     tried = _try_out(command)
     if tried.returncode == 2:
         message = tried.stderr.decode("utf-8", "replace")
@@ -85,11 +99,11 @@ def find_ripgrep(distrusted: Sequence[Path]) -> str | None:
 
 
 def _try_out(command: list[str], *files: str) -> subprocess.CompletedProcess[bytes]:
-    """Run `command` on empty input, to see whether it accepts its pattern."""
+    """Run `command` on a short text, to see whether it accepts its pattern."""
     try:
         return subprocess.run(
             [*command, *files],
-            stdin=subprocess.DEVNULL,
+            input=b"\r",  # at which old versions of ripgrep fail, if the pattern fits no text
             capture_output=True,
             env=_environment(),
             timeout=_CHECK_SECONDS,

@@ -106,7 +106,7 @@ def search(
     roots: Sequence[Path] = (),
     seconds: float = SECONDS,
 ) -> Found:
-    """Search a file, or the files below a folder, line by line.
+    """Search a file, or the text files below a folder, line by line.
 
     Args:
         root: an absolute path without symlinks.
@@ -129,7 +129,10 @@ def search(
         RespondToModel: `pattern` is not a regular expression, or the search was cancelled.
     """
     deadline = time.monotonic() + seconds
-    command, first_batch = choose_engine(pattern, case_sensitive, context, roots)
+    is_folder = root.is_dir()
+    command, first_batch = choose_engine(
+        pattern, case_sensitive, context, roots, takes_binary=not is_folder
+    )
     matches = name_matcher(file_pattern)
     files = SearchedFiles(root, matches, rights, deadline, roots, first_batch)
     collector = _Collector(cwd, max_results, max_files, context)

@@ -51,9 +51,10 @@ def names_returns(pattern: str) -> bool:
 
 def is_plain(pattern: str) -> bool:
     """Tell whether every version of ripgrep accepts `pattern`, as it does nearly all that is
-    searched for; of others only ripgrep itself can tell.
+    searched for; of others, and of what fits an empty text, only ripgrep itself can tell.
     """
-    return len(pattern) <= _MOST_PLAIN and _PLAIN.fullmatch(pattern) is not None
+    is_plain = len(pattern) <= _MOST_PLAIN and _PLAIN.fullmatch(pattern) is not None
+    return is_plain and not re.search(pattern, "")
 
 
 def refuse_ambiguous(pattern: str) -> None:

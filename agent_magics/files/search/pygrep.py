@@ -1,9 +1,10 @@
 """Searches files without ripgrep, as a separate script so that an endless regex can be killed.
 
-Run as ``python -I -S -X utf8 pygrep.py PATTERN CASE BREAKS CONTEXT FILE...`` with CASE "s"
-(sensitive) or "i", and BREAKS "lf", or "crlf" where no match may contain a carriage return. It
-prints the records of ``rg --json`` that `matches.py` reads, and imports nothing of the package. Its
-exit code is 2 when PATTERN is not a regular expression; standard error then says why.
+Run as ``python -I -S -X utf8 pygrep.py PATTERN CASE BREAKS KINDS CONTEXT FILE...`` with CASE "s"
+(sensitive) or "i", BREAKS "lf", or "crlf" where no match may contain a carriage return, and KINDS
+"text", or "all" where files with NUL bytes are searched, too. It prints the records of
+``rg --json`` that `matches.py` reads, and imports nothing of the package. Its exit code is 2 when
+PATTERN is not a regular expression; standard error then says why.
 
 A file is read in blocks of whole lines. Where every match has to contain a certain text, blocks and
 lines without that text are skipped, which makes the search fast.
@@ -36,13 +37,13 @@ _WIDE_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 def main(arguments: list[str]) -> int:
     """Search every file; return the exit code."""
     resource.setrlimit(resource.RLIMIT_CPU, (_MOST_SECONDS, _MOST_SECONDS))
-    pattern, case, breaks, context, *files = arguments
+    pattern, case, breaks, kinds, context, *files = arguments
     try:
         regex = re.compile(pattern, re.IGNORECASE if case == "i" else 0)
     except (re.error, OverflowError, RecursionError) as error:
         sys.stderr.write(str(error))
         return 2
-    search = Search(regex, int(context), is_crlf=breaks == "crlf")
+    search = Search(regex, int(context), is_crlf=breaks == "crlf", takes_nul=kinds == "all")
     for path in files:
         try:
             search.file(path)
@@ -108,9 +109,12 @@ def _foldable(run: list[int]) -> Iterator[list[int]]:
 class Search:
     """Finds the matching lines of files, and prints them with `context` lines around each."""
 
-    def __init__(self, regex: re.Pattern[str], context: int, *, is_crlf: bool) -> None:
+    def __init__(
+        self, regex: re.Pattern[str], context: int, *, is_crlf: bool, takes_nul: bool
+    ) -> None:
         self.regex = regex
         self.is_crlf = is_crlf
+        self.takes_nul = takes_nul
         self.unmatched = re.compile("[\r\udc80-\udcff]" if is_crlf else "[\udc80-\udcff]")
         self.looks_ahead = bool(_LOOKS_AHEAD.search(regex.pattern))
         self.context = context
@@ -135,7 +139,7 @@ class Search:
     def _wide_lines(self, file: io.FileIO) -> bool:
         """Search a file with a UTF-16 byte order mark; return whether it is text."""
         for text in io.TextIOWrapper(io.BufferedReader(file), "utf-16", "replace", newline="\n"):
-            if "\0" in text:
+            if "\0" in text and not self.takes_nul:
                 return False
             self._line(text.encode())
         return True
@@ -145,7 +149,7 @@ class Search:
         likely_only = bool(self.needle) and not self.context
         counted = start  # lines are counted up to this byte
         for at, end in self._filled(file, start):
-            if self.buffer.find(b"\0", 0, end) >= 0:
+            if self._is_binary(end):
                 return False
             if not self._may_match(end):
                 if (
@@ -167,7 +171,7 @@ class Search:
         while read := file.readinto(memoryview(self.buffer)[held:]):
             held += read
             end = self.buffer.rfind(b"\n", 0, held) + 1
-            if not end and self.buffer.find(b"\0", 0, held) >= 0:
+            if not end and self._is_binary(held):
                 end = held  # binary: no need to wait for the end of the line
             if end:
                 yield start, end
@@ -178,6 +182,9 @@ class Search:
                 self.buffer.extend(bytes(held))
         if held:
             yield start, held
+
+    def _is_binary(self, end: int) -> bool:
+        return not self.takes_nul and self.buffer.find(b"\0", 0, end) >= 0
 
     def _may_match(self, end: int) -> bool:
         looked_in = self.buffer[:end].lower() if self.folds and self.needle else self.buffer

@@ -19,8 +19,9 @@ from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.results.output_guard import require
 from agent_magics.dispatch.tool import tool
 from agent_magics.files.paths import entry_path, literal_path, resolve_path, shown_path, write_kind
+from agent_magics.files.plain_files import stamp_of
 from agent_magics.patch.files import is_read_only
-from agent_magics.patch.grammar import PATCH_GRAMMAR, DeleteFile, UpdateFile
+from agent_magics.patch.grammar import PATCH_GRAMMAR, AddFile, DeleteFile, UpdateFile
 from agent_magics.patch.plan import Operation, PatchResult, plan_patch, read_patch, touched_paths
 from agent_magics.patch.replacement import read_replacement
 from agent_magics.protocol.config import SandboxPolicy
@@ -80,14 +81,14 @@ def assess_operations(
         arguments: the arguments of the call, which its fingerprint covers.
         ctx: the call.
     """
-    links = _links_of(operations)
+    links, whole = _links_of(operations), _whole_of(operations)
     names = touched_paths(operations)
     paths = {name: _place_of(name, ctx.cwd, links) for name in names}
     ctx.extra.setdefault(_CHECKED, {})[ctx.call_id] = paths
     show = partial(_diff_of, operations, paths, arguments, ctx)
     return [
         *_ruled_reads(names, paths, ctx),
-        *(_action(name, paths[name], arguments, show, ctx) for name in names),
+        *(_action(name, paths[name], arguments, show, name in whole, ctx) for name in names),
     ]
 
 
@@ -99,6 +100,13 @@ def _links_of(operations: Sequence[Operation]) -> frozenset[str]:
         if isinstance(each, DeleteFile)
         or (isinstance(each, UpdateFile) and each.move_to is not None)
     )
+
+
+def _whole_of(operations: Sequence[Operation]) -> frozenset[str]:
+    """Return the paths of files that go with all that is in them, whatever that is."""
+    goals = (getattr(each, "move_to", None) for each in operations)
+    gone = (each.path for each in operations if isinstance(each, (AddFile, DeleteFile)))
+    return frozenset(filter(None, (*goals, *gone)))
 
 
 def _place_of(name: str, cwd: Path, links: Container[str]) -> Path:
@@ -164,8 +172,10 @@ def _action(
     path: Path,
     arguments: Mapping[str, Any],
     show: Callable[[], str],
+    is_whole: bool,
     ctx: ToolContext,
 ) -> Action:
+    status = _status(path)
     read_only = ctx.config.sandbox == SandboxPolicy.READ_ONLY
     # As written: a link named .git is git's own folder, wherever it leads.
     written, follow = literal_path(name, ctx.cwd), not path.is_symlink()
@@ -175,22 +185,23 @@ def _action(
         allowed, reason = write_kind(path, ctx.config.roots, read_only, follow=follow)
     if read_only:
         reason = "the sandbox policy is read-only"
-    elif allowed and (mode := _read_only_mode(path)) is not None:
+    elif allowed and status is not None and is_read_only(status):
+        mode = stat.S_IMODE(status.st_mode)
         allowed, reason = False, f"protected: it is read-only (mode {mode:04o})"
     kind = ActionKind.WRITE_INSIDE if allowed else ActionKind.WRITE_OUTSIDE
     # The whole patch is part of it: "always" is for this text in this place, not for the file.
     fingerprint = fingerprint_of(ctx.name, dict(arguments), str(path))
-    shown = shown_path(path, ctx.cwd)
-    return Action(kind, shown, reason, fingerprint, family=str(path) if allowed else "", show=show)
+    # The approval is for what goes as the person saw it; a change of some lines keeps all others.
+    identity = fingerprint_of(fingerprint, status and stamp_of(status)) if is_whole else ""
+    shown, family = shown_path(path, ctx.cwd), str(path) if allowed else ""
+    return Action(kind, shown, reason, fingerprint, identity, family=family, show=show)
 
 
-def _read_only_mode(path: Path) -> int | None:
-    """Return the mode of a file that nobody may write, else None."""
+def _status(path: Path) -> os.stat_result | None:
     try:
-        status = path.lstat()
+        return path.lstat()
     except OSError:
         return None
-    return stat.S_IMODE(status.st_mode) if is_read_only(status) else None
 
 
 def _place(name: str, ctx: ToolContext, links: Container[str]) -> Path:

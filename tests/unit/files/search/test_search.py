@@ -123,6 +123,9 @@ def test_both_engines_find_the_same(pattern, options, tmp_path, monkeypatch):
     context=st.integers(0, 2),
     limit=st.integers(1, 4),
 )
+@example(content="a\n\r", pattern="a*$", context=0, limit=4)
+@example(content="a\r\r\nb", pattern="$", context=0, limit=4)
+@example(content="a\rb\r", pattern=r"(b|)\s*$", context=0, limit=4)
 def test_both_engines_find_the_same_in_any_text(content, pattern, context, limit, tmp_path_factory):
     root = tmp_path_factory.mktemp("s")
     write(root / "a.txt", content)
@@ -398,6 +401,8 @@ def test_ripgrep_accepts_what_is_taken_for_plain(patterns):
             ("a**", False),
             ("*a", False),
             ("^*", False),
+            (r"\s*$", False),
+            ("$", False),
         ),
         *(("(a)", False), ("[a]", False), ("a{2}", False), (r"\<a", False), (r"\x61", False)),
         *(("a\n", False), (r"a\n", False), (r"\/", False), ("a\\", False)),
@@ -458,6 +463,32 @@ def test_any_tree_gives_the_same(contents, patterns, context, limit, case, tmp_p
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("PATH", NO_RIPGREP)
             assert search(root, pattern, **options) == with_ripgrep
+
+
+@pytest.mark.needs("program rg")
+@settings(max_examples=10, deadline=None)
+@given(
+    pieces=st.lists(st.one_of(PIECES, st.sampled_from([b"\0", b"\0\n", b"\r"])), max_size=14),
+    pattern=st.sampled_from(PATTERNS),
+    context=st.integers(0, 2),
+    filler=st.just(0),
+)
+@example(pieces=[b"foo\n", b"\0", b"\nfoo", b"bar"], pattern="foo", context=1, filler=0)
+@example(pieces=[b"foo"], pattern="foo", context=0, filler=400_000)
+def test_a_file_that_is_given_is_searched_with_nul_bytes_too(
+    pieces, pattern, context, filler, tmp_path_factory
+):
+    root, content = tmp_path_factory.mktemp("n"), b"a\0b\n" * filler + b"".join(pieces)
+    write(root / "a", content)
+    write(root / "b", content.replace(b"\0", b"\1"))
+    for path in (os.environ["PATH"], NO_RIPGREP):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PATH", path)
+            with_nul, without = (
+                search(root / name, pattern, cwd=root, context=context) for name in "ab"
+            )
+        found_in = [[match.line for match in each.matches] for each in (with_nul, without)]
+        assert with_nul.searched == 1 and found_in[0] == found_in[1]
 
 
 @pytest.mark.needs("program rg")

@@ -181,6 +181,63 @@ def test_a_read_only_file_is_asked_about(here, tool, arguments, mode):
     assert (here / "fixed").read_text(encoding="utf-8") == "a\n"
 
 
+# -- files that change while a question is open ----------------------------------------------------
+
+WHOLE = [
+    ("write_file", {"path": "target.txt", "content": "b\n"}),
+    ("write_file", {"path": "link", "content": "b\n"}),
+    ("write_file", {"path": "new.txt", "content": "b\n"}),
+    ("apply_patch", {"patch": patch("*** Add File: target.txt", "+b")}),
+    ("apply_patch", {"patch": patch("*** Delete File: target.txt")}),
+    ("apply_patch", {"patch": patch("*** Update File: other.txt", "*** Move to: target.txt")}),
+]
+
+
+def answering(here, written, *decisions):
+    """Return an agent whose person writes a file while the first question is open, and its
+    questions."""
+    asked, answers = [], iter(decisions)
+
+    def on_question(question):
+        if not asked:
+            (here / written).write_text("a\ntyped meanwhile\n", encoding="utf-8")
+        asked.append(question)
+        return next(answers)
+
+    tools = ["coding", "edit_file", "write_file"]
+    return Agent(tools=tools, cwd=here, approval="untrusted", on_question=on_question), asked
+
+
+@pytest.mark.parametrize(("tool", "arguments"), WHOLE)
+def test_what_goes_whole_and_changed_since_the_question_is_asked_about_again(here, tool, arguments):
+    (here / "other.txt").write_text("b\n", encoding="utf-8")
+    written = "new.txt" if "new.txt" in str(arguments) else "target.txt"
+    agent, asked = answering(here, written, "approve", "deny")
+    with agent:
+        assert not agent.call_sync(tool, arguments).success
+    first, again = asked
+    assert "changed since it was checked" in again.reason and again.reason != first.reason
+    assert (here / written).read_text(encoding="utf-8") == "a\ntyped meanwhile\n"
+
+
+def test_the_question_that_is_asked_again_shows_what_is_lost_now(here):
+    agent, asked = answering(here, "target.txt", "approve", "approve")
+    with agent:
+        assert agent.call_sync(*WHOLE[0]).success
+    assert ["-typed meanwhile" in question.arguments for question in asked] == [False, True]
+    assert (here / "target.txt").read_text(encoding="utf-8") == "b\n"
+
+
+def test_a_change_of_some_lines_keeps_what_was_written_elsewhere_and_is_not_asked_about_again(here):
+    agent, asked = answering(here, "target.txt", "approve")
+    with agent:
+        assert agent.call_sync(
+            "edit_file", {"path": "target.txt", "old": "a\n", "new": "b\n"}
+        ).success
+    assert len(asked) == 1
+    assert (here / "target.txt").read_text(encoding="utf-8") == "b\ntyped meanwhile\n"
+
+
 # -- one matcher -----------------------------------------------------------------------------------
 
 TEXT = "def f():\n\u00a0\u00a0print(\u201chi\u201d)   \n    return 1 \u2013 2\n"
