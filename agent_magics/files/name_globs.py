@@ -9,6 +9,8 @@ from agent_magics.protocol.errors import RespondToModel
 
 _MOST_GLOBS = 100
 _BRACES = re.compile(r"\{([^{}]*)\}")
+# What no path below a folder begins with, or holds. A model may mean an absolute path by it.
+_OUTSIDE = re.compile(r"!|~?/|(?:.*/)?\.\.(?:/|$)", re.DOTALL)
 
 
 def name_matcher(pattern: str | None) -> Callable[[str], bool]:
@@ -19,12 +21,20 @@ def name_matcher(pattern: str | None) -> Callable[[str], bool]:
     everything.
 
     Raises:
-        RespondToModel: the braces of `pattern` expand to too many globs.
+        RespondToModel: `pattern` fits no path, or its braces expand to too many globs.
     """
     check("pattern", pattern, str | None, RespondToModel)
     if pattern is None:
         return lambda path: True
-    globs = [_as_parts(glob) for glob in _without_braces(pattern)]
+    written = _without_braces(pattern)
+    if not pattern:
+        raise RespondToModel("The pattern is empty; give one such as *.py or src/**/*.ts.")
+    if any(map(_OUTSIDE.match, written)):
+        raise RespondToModel(
+            f"The pattern {pattern!r} fits no file: it is held against paths below path, so write "
+            "it without !, / or ~/ at its start and without '..', and give the folder as path."
+        )
+    globs = list(map(_as_parts, written))
     if "/" not in pattern.strip("/"):
         return lambda path: any(_fits(parts, [path.rpartition("/")[2]]) for parts in globs)
     return lambda path: any(_fits(parts, path.split("/")) for parts in globs)

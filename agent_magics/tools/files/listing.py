@@ -7,7 +7,6 @@ from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.results.output_guard import OutputGuard, require, require_at_least
 from agent_magics.dispatch.tool import tool
 from agent_magics.files.folders import SECONDS, FolderEntry, Listing, Sort, list_folder
-from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import Json
 from agent_magics.text.brief import number_of
 from agent_magics.tools.files.access import (
@@ -55,10 +54,11 @@ def list_dir(
     require_at_least(1, max_depth=max_depth)
     require(Sort, sort=sort)
     start, shown, rights = begin_walk(path, ctx)
+    goes_down = recursive or "/" in (pattern or "").removeprefix("./").rstrip("/")
     listing = list_folder(
         start,
         shown,
-        depth=None if recursive and max_depth is None else max_depth or 1,
+        depth=None if goes_down and max_depth is None else max_depth or 1,
         pattern=pattern,
         sort=sort,
         include_hidden=include_hidden,
@@ -66,7 +66,8 @@ def list_dir(
         limit=guard.most_items,
         rights=rights,
     )
-    return Entries(listing, shown, guard, with_times=guard.focused or sort == "mtime")
+    with_times = guard.focused or sort == "mtime"
+    return Entries(listing, shown, guard, pattern, with_times=with_times)
 
 
 @tool(parallel=True, mutating=False, assess=assess_read)
@@ -87,8 +88,6 @@ def glob(
         RespondToModel: there is no such folder, or it may not be read.
     """
     guard = OutputGuard(limit=limit)
-    if not pattern:
-        raise RespondToModel("The pattern is empty; give one such as *.py or src/**/*.ts.")
     start, shown, rights = begin_walk(path, ctx)
     listing = list_folder(
         start,
@@ -109,13 +108,20 @@ class Entries(Readable, list[FolderEntry]):
         listing: the page with the true counts.
         shown: the folder's name.
         guard: the requested page.
+        pattern: the glob that names fit; None for all.
     """
 
     def __init__(
-        self, listing: Listing, shown: str, guard: OutputGuard, *, with_times: bool = False
+        self,
+        listing: Listing,
+        shown: str,
+        guard: OutputGuard,
+        pattern: str | None = None,
+        *,
+        with_times: bool = False,
     ) -> None:
         super().__init__(listing.entries)
-        self.listing, self.shown, self.guard = listing, shown, guard
+        self.listing, self.shown, self.guard, self.pattern = listing, shown, guard, pattern
         self._with_times = with_times
 
     @property
@@ -149,12 +155,16 @@ class Entries(Readable, list[FolderEntry]):
         if listing.unreadable:
             yield f"{number_of(listing.unreadable, 'folder')} could not be read."
 
+    @property
+    def _like(self) -> str:
+        return "" if self.pattern is None else f" with names like {self.pattern}"
+
     def _total(self, one: str, many: str) -> str:
         over = "" if self.listing.complete else "over "
         return f"{over}{number_of(self.listing.total, one, many)}"
 
     def _counted(self, count: int) -> str:
-        first, folder = self.guard.offset, f'in "{self.shown}"'
+        first, folder = self.guard.offset, f'in "{self.shown}"{self._like}'
         if not self.listing.total:
             return f"No entries {folder}."
         total = self._total("entry", "entries")
@@ -166,18 +176,10 @@ class Entries(Readable, list[FolderEntry]):
 
 
 class FoundFiles(Entries):
-    """The files whose names match a pattern, the first ones if there are many.
-
-    Attributes:
-        pattern: the glob pattern.
-    """
-
-    def __init__(self, listing: Listing, shown: str, guard: OutputGuard, pattern: str) -> None:
-        super().__init__(listing, shown, guard)
-        self.pattern = pattern
+    """The files whose names match a pattern, the first ones if there are many."""
 
     def _counted(self, count: int) -> str:
-        wanted = f'below "{self.shown}" with names like {self.pattern}'
+        wanted = f'below "{self.shown}"{self._like}'
         if not self.listing.total:
             return f"No files {wanted}."
         total = self._total("file", "files")

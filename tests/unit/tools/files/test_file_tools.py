@@ -340,7 +340,41 @@ def test_list_dir_pages_by_its_own_words(ctx):
     assert shown < 30
     assert f"go on with offset={shown}." in small
     assert "behind the last" in model_reads(list_dir, ctx, offset=99)
-    assert "No entries" in model_reads(list_dir, ctx, pattern="*.nothing")
+    text = model_reads(list_dir, ctx, pattern="*.nothing")
+    assert text == 'No entries in "." with names like *.nothing.'
+    text = model_reads(list_dir, ctx, pattern="*9")
+    assert text.endswith('1-3 of 3 entries in "." with names like *9.')
+
+
+def test_a_pattern_for_paths_goes_down_by_itself(work):
+    for name in ("src/a.py", "src/deep/b.py", "c.py"):
+        (work / name).parent.mkdir(parents=True, exist_ok=True)
+        (work / name).touch()
+    assert [entry.path for entry in list_dir(pattern="src/**/*.py")] == [
+        "src/deep/b.py",
+        "src/a.py",
+    ]
+    assert [entry.path for entry in list_dir(pattern="src/**/*.py", max_depth=2)] == ["src/a.py"]
+    assert [entry.path for entry in list_dir(pattern="*.py")] == ["c.py"]
+
+
+@pytest.mark.parametrize(
+    "pattern", ["", "/", "/abs/*.py", "~/x/*", "../*", "src/../*.py", "./..", "!*.py", "{a,../b}"]
+)
+@pytest.mark.parametrize("function", [glob, list_dir, grep_files])
+def test_a_glob_that_fits_no_path_is_refused(work, function, pattern):
+    (work / "a.py").write_text("x", encoding="utf-8")
+    given = {"pattern": pattern} if function is not grep_files else {"file_pattern": pattern}
+    with pytest.raises(RespondToModel, match=r"below `?path|such as \*\.py"):
+        function(**({"pattern": "x"} | given))
+
+
+@pytest.mark.parametrize("name", ["~a", "a~/b", "..a", "a..", "a/..b", "a!", "...", "a/!b"])
+def test_what_a_name_may_hold_a_glob_may_hold(work, name):
+    (work / name).parent.mkdir(parents=True, exist_ok=True)
+    (work / name).touch()
+    found = list_dir(pattern=name, include_hidden=True)
+    assert [entry.path for entry in found] == [name]
 
 
 def test_glob_finds_files_at_any_depth_and_no_folders(ctx, work):
