@@ -159,7 +159,8 @@ def read_state(name: str, path: Path) -> FileState | None:
     """
     if ".ipynb" in (path.suffix.lower(), Path(name).suffix.lower()):
         raise RespondToModel(
-            f"{name} is a notebook: it is edited as cells, not as text; use the notebook tools"
+            f"{name} is a notebook, which is not changed as text: use the notebook tools for the "
+            "one that is open, and Python (nbformat) or a command for others"
         )
     if _status(name, path) is None:
         return None
@@ -168,7 +169,8 @@ def read_state(name: str, path: Path) -> FileState | None:
             data, status = read_with_status(entry, _MOST_BYTES, folder=folder)
         return FileState(decode_text(data), status, path)
     except ValueError as error:
-        raise RespondToModel(f"{name} cannot be patched: {short_message(error)}") from None
+        why = f"{short_message(error)}; change or remove it with Python or a command"
+        raise RespondToModel(f"{name} cannot be patched: {why}") from None
     except OSError as error:
         raise RespondToModel(f"{name} cannot be read: {clause(error)}") from None
 

@@ -362,9 +362,10 @@ def _name(chunk: Chunk) -> str:
 def _ambiguous(what: str, chunk: Chunk, places: Sequence[int]) -> str:
     numbers = ", ".join(str(place + 1) for place in places)
     more = " and more" if len(places) == _SHOWN else ""
+    anchor = ", or a line '@@ ' with the def, class or heading above the place you mean"
     return (
         f"{_name(chunk)} fits in several places: {what} at lines {numbers}{more}; add lines "
-        "around it, or a line '@@ ' with the def, class or heading above the place you mean"
+        f"around it{'' if chunk.asked_as else anchor}"
     )
 
 

@@ -163,8 +163,9 @@ class FilePage:
             yield f"The file is {window.encoding.name.upper()}."
         elif window.encoding.mark:
             yield "The file starts with a byte order mark."
-        if any(line.ends_crlf for line in window.lines):
-            yield "Its lines end with CRLF."
+        if crlf := sum(line.ends_crlf for line in window.lines[:count]):
+            those = f"{crlf} of these {count} lines end{'s' * (crlf == 1)}"
+            yield f"{'Its lines end' if crlf == count else those} with CRLF."
 
     def _which(self, count: int) -> str:
         window = self.window

@@ -532,6 +532,9 @@ def test_syntax_error_names_line_and_reason(case: str, tmp_path: Path) -> None:
     assert message in answer
 
 
+OTHERWISE = "; change or remove it with Python or a command"
+ELSEWHERE = f"a cannot be patched: it is binary (it holds NUL bytes){OTHERWISE}"
+
 REFUSED = {
     "ambiguous": (
         {"a.py": FUNCTIONS},
@@ -633,23 +636,24 @@ REFUSED = {
         ["*** Add File: b", "+2", "*** Update File: a", "*** Move to: b"],
         "line 5 of the patch: b is already the subject of line 2 (b)",
     ),
-    "binary": ({"a": b"1\0\n"}, ["*** Update File: a", "-1"], "a cannot be patched: it is binary"),
+    "binary": ({"a": b"1\0\n"}, ["*** Update File: a", "-1"], ELSEWHERE),
     "not UTF-8": (
         {"a": b"caf\xe9\n"},
         ["*** Update File: a", "-caf"],
-        "a cannot be patched: it is not UTF-8 text (byte 0xe9 at 3)",
+        f"a cannot be patched: it is not UTF-8 text (byte 0xe9 at 3){OTHERWISE}",
     ),
-    "add over binary": ({"a": b"\0"}, ["*** Add File: a", "+1"], "a cannot be patched"),
-    "delete of binary": ({"a": b"\0"}, ["*** Delete File: a"], "a cannot be patched"),
+    "add over binary": ({"a": b"\0"}, ["*** Add File: a", "+1"], ELSEWHERE),
+    "delete of binary": ({"a": b"\0"}, ["*** Delete File: a"], ELSEWHERE),
     "move over binary": (
         {"a": b"1\n", "b": b"\0"},
         ["*** Update File: a", "*** Move to: b"],
-        "b cannot be patched",
+        f"b{ELSEWHERE[1:]}",
     ),
     "notebook": (
         {"n.ipynb": b"{}\n"},
         ["*** Update File: n.ipynb", "-{}"],
-        "n.ipynb is a notebook: it is edited as cells",
+        "n.ipynb is a notebook, which is not changed as text: use the notebook tools for the one "
+        "that is open, and Python (nbformat) or a command for others",
     ),
     "new notebook": ({}, ["*** Add File: N.IPYNB", "+{}"], "N.IPYNB is a notebook"),
     "directory": ({"d/a": b""}, ["*** Add File: d", "+1"], "d is a directory; only regular files"),

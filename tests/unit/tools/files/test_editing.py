@@ -134,6 +134,7 @@ def test_many_places_are_fast_enough_to_wait_for(work):
     [
         (("f", "no", "x"), "f: old was not found"),
         (("f", "1", "x"), "f: old stands in several places of it, at lines 1, 3"),
+        (("f", "1 ", "x"), "its lines are at lines 1, 3; add lines around it"),
         (("f", "", "x"), "f: it is there already and not empty; give the text to replace in old"),
         (("f", "1", "1"), "old and new are the same text"),
         (("f", "1", "\0"), "new holds a NUL character"),
@@ -145,6 +146,7 @@ def test_a_text_that_does_not_fit_changes_nothing(work, arguments, why):
     with pytest.raises(RespondToModel) as refused:
         edit_file(*arguments)
     assert why in str(refused.value)
+    assert "@@" not in str(refused.value), "that is for patches"
     assert (work / "f").read_bytes() == b"1\n2\n1\n"
 
 

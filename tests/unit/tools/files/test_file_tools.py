@@ -265,6 +265,21 @@ def test_what_is_unusual_about_a_file_is_told(ctx):
     assert model_reads(read_file, ctx, path="empty") == "empty is empty (0 bytes)."
 
 
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("a\nb\n", ""),
+        ("a\r\nb\r\n", "Its lines end with CRLF."),
+        ("a\r\nb\nc\r\n", "2 of these 3 lines end with CRLF."),
+        ("a\r\nb", "1 of these 2 lines ends with CRLF."),
+    ],
+)
+def test_line_ends_that_are_mixed_are_told_as_such(ctx, content, told):
+    (ctx.cwd / "a.txt").write_bytes(content.encode())
+    text = model_reads(read_file, ctx, path="a.txt")
+    assert ("CRLF" in text) == bool(told) and text.endswith(told)
+
+
 def test_a_huge_file_is_read_on_by_byte(ctx):
     with (ctx.cwd / "huge").open("wb") as file:
         file.write(b"text\n" * 20_000)
