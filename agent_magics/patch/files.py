@@ -162,6 +162,8 @@ def read_state(name: str, path: Path) -> FileState | None:
             f"{name} is a notebook, which is not changed as text: use the notebook tools for the "
             "one that is open, and Python (nbformat) or a command for others"
         )
+    if str(name).endswith("/"):
+        raise RespondToModel(f"{name} is the name of a folder; give the file's")
     if _status(name, path) is None:
         return None
     try:

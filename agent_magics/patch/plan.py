@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TypeAlias
 
+from agent_magics.files.paths import printable
 from agent_magics.patch.diff import diff_of_new, diff_of_removed, unified_diff
 from agent_magics.patch.files import (
     FileState,
@@ -73,7 +74,7 @@ class FileChange:
     def summary(self) -> str:
         """The line that lists this change."""
         replaced = f" (replaced {number_of(self.replaced, 'line')})" if self.letter == "R" else ""
-        return f"{self.letter} {self.name}{replaced}"
+        return f"{self.letter} {printable(self.name)}{replaced}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ class Line:
         size: bytes of the whole line with its line break.
         ended: False when the byte limit of the window was reached before the end of the line.
         ends_crlf: whether it ends with CR LF.
+        cut_at: bytes of the line that are in `text`, where that is not all of it; else 0.
     """
 
     text: str
@@ -30,6 +31,7 @@ class Line:
     size: int
     ended: bool = True
     ends_crlf: bool = False
+    cut_at: int = 0
 
 
 def skip_lines(
@@ -169,7 +171,8 @@ class LineReader:
         crlf = tail == "\r\n"
         length -= ended + crlf
         text = "".join(kept)[: min(length, LINE_CHARACTERS)]
-        return Line(show_lost(text), length, size, ended or self.at_end(), crlf)
+        cut_at = self._size_of(text) if len(text) < length else 0
+        return Line(show_lost(text), length, size, ended or self.at_end(), crlf, cut_at)
 
     def _size_of(self, text: str) -> int:
         return len(text.encode(self._encoding.name, "surrogateescape"))

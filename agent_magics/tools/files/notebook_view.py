@@ -119,7 +119,10 @@ def _output_lines(output: Mapping[str, object]) -> Iterator[str]:
     if kind == "stream":
         yield from _short(f"{output.get('name', 'stream')}", _text(output.get("text")))
     elif kind == "error":
-        yield from _short("error", f"{output.get('ename')}: {output.get('evalue')}")
+        trace = output.get("traceback")
+        frames = [f"\n{frame}" for frame in trace] if isinstance(trace, list) else []
+        error = f"{output.get('ename')}: {output.get('evalue')}"
+        yield from _short("error", "".join((error, *frames)))
     else:
         data = output.get("data")
         forms = data if isinstance(data, dict) else {}

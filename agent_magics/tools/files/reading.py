@@ -10,6 +10,7 @@ from agent_magics.dispatch.results.output_guard import require_at_least
 from agent_magics.dispatch.tool import tool
 from agent_magics.files.text import windows as files
 from agent_magics.files.text.encoding import Encoding
+from agent_magics.files.text.lines import LINE_CHARACTERS
 from agent_magics.files.text.windows import TextWindow, Window
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import Json
@@ -137,12 +138,15 @@ class FilePage:
         return ToolOutput(text, details=details)
 
     def _numbered(self) -> Iterator[str]:
+        at = self.window.offset
         for number, line in enumerate(self.window.lines, start=self.window.first):
             mark = ""
-            if line.length > len(line.text):
-                more = "" if line.ended else "more than "
-                mark = f"… [cut: {len(line.text):,} of {more}{line.length:,} characters]"
+            if line.cut_at:
+                more, on = "" if line.ended else "more than ", at + line.cut_at
+                length = f"{LINE_CHARACTERS:,} of {more}{line.length:,} characters"
+                mark = f"… [cut: {length}; offset_bytes={on} reads on]"
             yield f"{number:4}| {line.text}{mark}"
+            at += line.size
 
     def _notes(self, count: int) -> Iterator[str]:
         window = self.window

@@ -656,6 +656,16 @@ REFUSED = {
         "that is open, and Python (nbformat) or a command for others",
     ),
     "new notebook": ({}, ["*** Add File: N.IPYNB", "+{}"], "N.IPYNB is a notebook"),
+    "name of a folder": (
+        {},
+        ["*** Add File: d/", "+1"],
+        "d/ is the name of a folder; give the file",
+    ),
+    "move to a new folder": (
+        {"a": b"1\n"},
+        ["*** Update File: a", "*** Move to: d/"],
+        "d/ is the name of a folder; give the file",
+    ),
     "directory": ({"d/a": b""}, ["*** Add File: d", "+1"], "d is a directory; only regular files"),
     "below a file": (
         {"a": b""},

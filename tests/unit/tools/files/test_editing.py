@@ -75,6 +75,11 @@ def test_replacing_is_told_and_keeps_mode_and_line_ends(work):
     assert stat.S_IMODE(path.stat().st_mode) == 0o750
 
 
+def test_a_name_is_one_line_of_the_answer(work):
+    answer = repr(write_file("a\nM b\x1b[8m", "x"))
+    assert answer == f"{DONE}A a\\nM b\\x1b[8m\n"
+
+
 def test_writing_the_same_changes_nothing(work):
     (work / "f").write_bytes(b"1\n")
     before = os.stat("f")

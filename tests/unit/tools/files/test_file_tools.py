@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import re
 from functools import partial
 from pathlib import Path
 
@@ -255,7 +256,7 @@ def test_what_is_unusual_about_a_file_is_told(ctx):
     (ctx.cwd / "a.txt").write_bytes(b"\xef\xbb\xbfone\r\ntw\xff with more text\r\n" + b"x" * 3_000)
     text = model_reads(read_file, ctx, path="a.txt")
     assert "   1| one\n" in text
-    assert "[cut: 2,000 of 3,000 characters]" in text
+    assert "[cut: 2,000 of 3,000 characters; offset_bytes=2028 reads on]" in text
     assert "1 byte of a.txt could not be decoded" in text
     assert "byte order mark" in text
     assert "CRLF" in text
@@ -263,6 +264,34 @@ def test_what_is_unusual_about_a_file_is_told(ctx):
     assert "UTF-16" in model_reads(read_file, ctx, path="b.txt")
     (ctx.cwd / "empty").touch()
     assert model_reads(read_file, ctx, path="empty") == "empty is empty (0 bytes)."
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"x" * 1_999 + "é𝄞".encode() * 2_000,
+        b"\xef\xbb\xbf" + "ä".encode() * 2_001 + b"\r",
+        b"good \xc3\xa9\xc3\xa9 " + (b"b\xff\xc3\xa9" * 999) + b"end",
+        ("a" + "é" * 4_000).encode("utf-16"),
+        ("éabc" * 1_001).encode("cp1252"),
+    ],
+    ids=["utf-8", "marked", "damaged", "utf-16", "cp1252"],
+)
+def test_a_line_that_is_cut_is_read_on_by_its_own_words(ctx, content):
+    (ctx.cwd / "a.txt").write_bytes(content)
+    window, parts = {}, []
+    while window is not None:
+        text = model_reads(read_file, ctx, path="a.txt", **window)
+        first = text.removeprefix("   1| ").split("\n")[0]
+        part, _, mark = first.partition("… [cut: 2,000 of ")
+        parts.append(part)
+        on = re.search(r"; offset_bytes=(\d+) reads on\]$", mark)
+        assert bool(on) == bool(mark)
+        window = {"offset_bytes": int(on[1])} if on else None
+    codec = "utf-16" if content.startswith(b"\xff\xfe") else "utf-8-sig"
+    codec = "cp1252" if content.startswith(b"\xe9") else codec
+    assert "".join(parts) == content.decode(codec, "backslashreplace")
+    assert len(parts) > 1
 
 
 @pytest.mark.parametrize(

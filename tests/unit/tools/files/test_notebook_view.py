@@ -26,7 +26,12 @@ NOTEBOOK = {
                     "output_type": "display_data",
                     "data": {"image/png": PICTURE, "text/plain": "<Figure>"},
                 },
-                {"output_type": "error", "ename": "ValueError", "evalue": "no", "traceback": []},
+                {
+                    "output_type": "error",
+                    "ename": "ValueError",
+                    "evalue": "no",
+                    "traceback": ["\x1b[31m-----", "Cell In[3], line 1\n----> 1 plot()"],
+                },
             ],
         },
     ],
@@ -58,7 +63,9 @@ def test_a_notebook_is_its_cells(tmp_path):
         "=> stdout",
     ]
     assert "=> image/png of 5,500 characters, text/plain" in text
-    assert "=> error\n  25|    ValueError: no\n" in text
+    assert (
+        "=> error\n  25|    ValueError: no\n  26|    -----\n  27|    Cell In[3], line 1\n" in text
+    )
     assert "… 60 more characters" in text
     assert PICTURE not in text
     assert text.endswith("of the notebook shown as cells. offset_bytes=0 reads the raw JSON.")
