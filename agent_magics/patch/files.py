@@ -56,7 +56,9 @@ class TextFile:
     @property
     def lines(self) -> list[str]:
         """The lines without their line breaks."""
-        return [line.removesuffix("\r") for line in self.raw]
+        lines = [line.removesuffix("\r") for line in self.raw]
+        # Where no line feed follows, a carriage return is part of the line.
+        return lines if self.terminated else [*lines[:-1], *self.raw[-1:]]
 
     def as_written(self, text: str) -> str:
         """Return a text for this file without a byte order mark that the file already has."""

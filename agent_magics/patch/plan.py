@@ -391,7 +391,7 @@ def _rewritten(old: TextFile, operation: AddFile) -> tuple[list[Edit], TextFile]
     """Return the edits and the result of replacing an existing file; it keeps its kind of line
     breaks.
     """
-    lines = [line.removesuffix("\r") for line in operation.lines]
+    lines = TextFile(operation.lines, operation.terminated).lines
     lines[:1] = map(old.as_written, lines[:1])
     edits = _complete_last_line(old, differences(old.lines, lines))
     last = len(old.raw)

@@ -37,22 +37,10 @@ _WORKING: set[tuple[int, ...]] = set()  # stamps of ripgrep that have accepted a
 
 
 def choose_engine(
-    pattern: str,
-    case_sensitive: bool,
-    context: int,
-    distrusted: Sequence[Path],
-    *,
-    takes_binary: bool,
+    pattern: str, case_sensitive: bool, context: int, distrusted: Sequence[Path], takes_nul: bool
 ) -> tuple[list[str], int]:
     """Return the search command, to which files are appended: ripgrep's if it accepts `pattern`;
-    and how many files its first process gets.
-
-    Args:
-        pattern: a regular expression.
-        case_sensitive: whether capital and small letters differ.
-        context: lines to print around each match.
-        distrusted: folders whose programs are not used.
-        takes_binary: whether files with NUL bytes are searched, too.
+    and how many files its first process gets. Files with NUL bytes are searched if `takes_nul`.
 
     Raises:
         RespondToModel: `pattern` is not a regular expression.
@@ -64,7 +52,7 @@ def choose_engine(
         command = [ripgrep, "--no-config", "--json", "--no-ignore", "--no-mmap"]
         command += [f"--threads={_THREADS}", "--case-sensitive" if case_sensitive else "-i"]
         command += ["--crlf"] if breaks == "crlf" else []
-        command += ["--text"] if takes_binary else []
+        command += ["--text"] if takes_nul else []
         command += [f"--context={context}", "-e", pattern, "--"]
         # A search of one folder takes as long as trying the pattern out.
         stamp = file_stamp(ripgrep)
@@ -76,7 +64,7 @@ def choose_engine(
     # Python may accept what ripgrep does not, such as a look-behind, and says where an error is.
     case = "s" if case_sensitive else "i"
     script = [sys.executable, "-I", "-S", "-X", "utf8", "-W", "ignore", str(_PYTHON_SEARCH)]
-    kinds = "all" if takes_binary else "text"
+    kinds = "all" if takes_nul else "text"
     command = [*script, pattern, case, breaks, kinds, str(context)]
     tried = _try_out(command)
     if tried.returncode == 2:

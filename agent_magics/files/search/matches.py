@@ -129,10 +129,8 @@ def search(
         RespondToModel: `pattern` is not a regular expression, or the search was cancelled.
     """
     deadline = time.monotonic() + seconds
-    is_folder = root.is_dir()
-    command, first_batch = choose_engine(
-        pattern, case_sensitive, context, roots, takes_binary=not is_folder
-    )
+    is_file = not root.is_dir()
+    command, first_batch = choose_engine(pattern, case_sensitive, context, roots, is_file)
     matches = name_matcher(file_pattern)
     files = SearchedFiles(root, matches, rights, deadline, roots, first_batch)
     collector = _Collector(cwd, max_results, max_files, context)

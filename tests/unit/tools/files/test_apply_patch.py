@@ -130,7 +130,7 @@ def test_assess_names_every_path_of_every_operation(tmp_path: Path) -> None:
     cwd.mkdir()
     out = tmp_path / "out"
     actions = assess_patch({"patch": text}, context(cwd, []))
-    assert [replace(action, fingerprint="", family="") for action in actions] == [
+    assert [replace(action, fingerprint="", identity="", family="") for action in actions] == [
         Action(ActionKind.WRITE_INSIDE, "a/n"),
         Action(ActionKind.WRITE_INSIDE, "b"),
         Action(ActionKind.WRITE_OUTSIDE, str(out), "outside the workspace"),

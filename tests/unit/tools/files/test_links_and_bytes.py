@@ -119,6 +119,31 @@ def test_of_any_text_only_what_was_asked_changes(tmp_path_factory, before, old, 
     assert path.read_text(encoding="utf-8") == before.replace(old, new)
 
 
+@given(
+    above=st.lists(st.sampled_from(["a\n", "\r\n", "b\rc\r\n", "\n"]), max_size=4),
+    below=st.lists(st.sampled_from(["a\r\n", "\n", "b\r\n", "b\rc\n"]), max_size=3),
+    end=st.sampled_from(["\n", "\r\n"]),
+    tail=st.sampled_from(["", "\r", "b", "b\rc\r"]),
+    form=st.sampled_from(["edit_file", "write_file", "texts", "patch"]),
+)
+def test_carriage_returns_elsewhere_stay_as_they_are(
+    tmp_path_factory, above, below, end, tail, form
+):
+    path = tmp_path_factory.mktemp("returns") / "f.txt"
+    before = "".join((*above, f"old{end}", *below, tail))
+    path.write_bytes(before.encode())
+    after = before.replace("old", "new")
+    if form == "edit_file":
+        edit_file(str(path), "old", "new")
+    elif form == "write_file":
+        write_file(str(path), after.replace("\r\n", "\n"))
+    elif form == "texts":
+        apply_patch(file_path=str(path), original_content="old\n", updated_content="new\n")
+    else:
+        apply_patch(patch(f"*** Update File: {path}", "@@", "-old", "+new"))
+    assert path.read_bytes() == after.encode()
+
+
 @pytest.mark.parametrize("mark", ["", "\ufeff"], ids=["without the mark", "with the mark"])
 def test_a_byte_order_mark_stands_once_however_it_is_sent(here, mark):
     file = here / "a.csv"
