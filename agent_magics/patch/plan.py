@@ -288,7 +288,7 @@ class _Planner:
         edits = _complete_last_line(old, edits)
         after = old.edited(edits)
         if terminated is not None:
-            after = _ended(after, terminated)
+            after = _ended(after, terminated, edits)
         broken = why_unreadable(path.name, old, after)
         if broken and found:
             how = "; ".join(found)
@@ -361,11 +361,13 @@ def _edits_of(
     return edits, notes, False if operation.open_end else None
 
 
-def _ended(text: TextFile, terminated: bool) -> TextFile:
-    """Return `text` with or without a line break at its end."""
+def _ended(text: TextFile, terminated: bool, edits: Sequence[Edit]) -> TextFile:
+    """Return `text`, which `edits` have made, with or without a line break at its end."""
     if not text.raw or text.terminated == terminated:
         return text
-    last = text.raw[-1] if terminated else text.raw[-1].removesuffix("\r")
+    last = text.raw[-1]
+    if not terminated and not (edits and edits[-1].lines[-1:] == (last,)):
+        last = last.removesuffix("\r")  # which belongs to the break
     return replace(text, raw=(*text.raw[:-1], last), terminated=terminated)
 
 

@@ -144,6 +144,19 @@ def test_carriage_returns_elsewhere_stay_as_they_are(
     assert path.read_bytes() == after.encode()
 
 
+@pytest.mark.parametrize("before", ["a\rold\rb\r", "a\r\nold\r", "old\r", "a\r\nold", "old\r\n"])
+def test_the_line_that_is_changed_keeps_its_carriage_returns(here, before):
+    after = before.replace("old", "new")
+    for change in (
+        lambda: write_file("f", after.replace("\r\n", "\n")),
+        lambda: edit_file("f", "old", "new"),
+        lambda: apply_patch(file_path="f", original_content="old", updated_content="new"),
+    ):
+        (here / "f").write_bytes(before.encode())
+        change()
+        assert (here / "f").read_bytes() == after.encode()
+
+
 @pytest.mark.parametrize("mark", ["", "\ufeff"], ids=["without the mark", "with the mark"])
 def test_a_byte_order_mark_stands_once_however_it_is_sent(here, mark):
     file = here / "a.csv"
