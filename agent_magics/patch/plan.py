@@ -74,7 +74,7 @@ class FileChange:
     def summary(self) -> str:
         """The line that lists this change."""
         replaced = f" (replaced {number_of(self.replaced, 'line')})" if self.letter == "R" else ""
-        return f"{self.letter} {printable(self.name)}{replaced}"
+        return f"{self.letter} {printable(str(self.name))}{replaced}"
 
 
 @dataclass(frozen=True, slots=True)
