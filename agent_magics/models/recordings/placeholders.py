@@ -34,6 +34,10 @@ class PlaceholderResolver:
         }
         self._call_numbers = itertools.count(1)
 
+    def show(self, text: str) -> str:
+        """Return a recorded text with the paths of this run."""
+        return show_paths(text, self._places)
+
     def localise(self, event: ModelEvent, sessions: Mapping[str, str]) -> ModelEvent:
         """Return a recorded event with the values of this run.
 

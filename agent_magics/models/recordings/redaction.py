@@ -25,7 +25,7 @@ Replacements: TypeAlias = Sequence[tuple[str, str]]
 PLACEHOLDERS = ("cwd", "home", "tmp")
 
 _NAMES = "|".join((*PLACEHOLDERS, r"session[1-9]\d*"))
-_MARK = re.compile(rf"\{{(literal:)?((?:literal:)*(?:{_NAMES}))\}}")
+_MARK = re.compile(rf"\{{(literal:)?((?:literal:)*(?:{_NAMES}))\}}(/?)")
 
 
 def personal_paths(cwd: Path) -> Replacements:
@@ -174,8 +174,10 @@ def show_paths(text: str, places: Mapping[str, str]) -> str:
     """Return `text` with placeholders replaced by `places`; the inverse of `Hider`."""
 
     def show(mark: re.Match[str]) -> str:
-        literal, name = mark.groups()
-        return f"{{{name}}}" if literal else places.get(name, mark.group())
+        literal, name, slash = mark.groups()
+        if literal or name not in places:
+            return f"{{{name}}}{slash}"
+        return places[name].rstrip("/") + slash if slash else places[name]  # a home may be "/"
 
     return _MARK.sub(show, text)
 

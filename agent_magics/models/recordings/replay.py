@@ -4,7 +4,7 @@ import asyncio
 import difflib
 import itertools
 import os
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -105,7 +105,7 @@ class ReplayModel:
         self._recording = recording
         self.header = recording.header
         self._notice = recording.notice
-        self._turns = _turns_by_prompt(turns_of(recording.exchanges))
+        self._turns = _turns_by_prompt(turns_of(recording.exchanges), self._key_of)
         self._plays = {prompt: itertools.cycle(turns) for prompt, turns in self._turns.items()}
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
@@ -204,6 +204,10 @@ class ReplayModel:
         prompt = prompt_key(prompt_hider(self._paths)(request.prompt))
         return request.conversation, prompt, request.turn
 
+    def _key_of(self, prompt: str) -> str:
+        """Return a recorded prompt as `_key` has it here, where the home may be the workspace."""
+        return prompt_key(prompt_hider(self._paths)(self._resolver.show(prompt)))
+
     def _find(self, request: ModelRequest) -> Exchange:
         if request.number == 1 and file_stamp(self.path) != self._signature:
             self._read()
@@ -256,8 +260,9 @@ class ReplayModel:
         for output, recorded in zip(sent, exchange.outputs, strict=True):
             if _tool_of(output, items) in TIMED:
                 continue
-            expected = normalise_text(recorded, here)
-            actual = normalise_text(text_of(output.output), here)
+            # With the paths of this run in both: the home may be the workspace here, or "/".
+            texts = map(self._resolver.show, (recorded, text_of(output.output)))
+            expected, actual = (normalise_text(text, here) for text in texts)
             if actual != expected:
                 diff = short_diff(expected, actual) or "(only in its line ends)"
                 differing.append((_name_of_call(output, items), diff))
@@ -330,10 +335,12 @@ class _Playing:
         return next(found, ())
 
 
-def _turns_by_prompt(turns: Sequence[RecordedTurn]) -> dict[str, list[RecordedTurn]]:
+def _turns_by_prompt(
+    turns: Sequence[RecordedTurn], key_of: Callable[[str], str]
+) -> dict[str, list[RecordedTurn]]:
     by_prompt: dict[str, list[RecordedTurn]] = {}
     for turn in turns:
-        by_prompt.setdefault(turn.prompt, []).append(turn)
+        by_prompt.setdefault(key_of(turn.prompt), []).append(turn)
     return {
         prompt: found if len(found) == 1 else [*filter(is_whole, found)] or found
         for prompt, found in by_prompt.items()

@@ -406,6 +406,40 @@ def test_ids_of_sessions_are_those_of_this_run(tmp_path):
     assert json.loads(call.arguments) == {"session_id": 7313, "chars": "7313 + 1\n"}
 
 
+PLACES = ("/", "/root", "/home/bob", "/home/bob/w", "/tmp")
+OF_PATHS = st.lists(
+    st.sampled_from(("{home}/x", "{cwd}/y", "{tmp}/z", "{home}", "{{cwd}}", "x{{tmp}}y", "~")),
+    max_size=5,
+).map(" ".join)
+
+
+def placed(text, home, cwd, tmp):
+    return text.format(home=home, cwd=cwd, tmp=tmp).replace("//", "/")
+
+
+@given(OF_PATHS, st.tuples(*[st.sampled_from(PLACES)] * 3))
+def test_a_recording_plays_wherever_home_workspace_and_temporary_folder_lie(text, there):
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+
+        def requests_at(home, cwd, tmp):
+            patch.setenv("HOME", home)
+            patch.setattr("tempfile.tempdir", tmp)
+            here = placed(text, home, cwd, tmp)
+            sent = ToolCallOutput("call_1", here)
+            return here, Path(cwd), [request_of(here), request_of(here, 2, (CALL, sent))]
+
+        file = Path(folder, "r.jsonl")
+        here, cwd, requests = requests_at("/home/ann", "/srv/work", "/var/tmp")
+        recorder = RecordingModel(ScriptedModel([[Call("f", {"a": here})], here]), file, cwd=cwd)
+        for request in requests:
+            ask(recorder, request)
+        here, cwd, requests = requests_at(*there)
+        replay = ReplayModel(file, cwd=cwd, strict=True)
+        call, said_last = (ask(replay, request)[-2].item for request in requests)
+        assert json.loads(call.arguments) == {"a": here}
+        assert said_last.text == here
+
+
 PERSONAL_BITS = st.lists(
     st.sampled_from(("40001", "7313", "{home}", "/p/", "sk-" + "a1B2" * 8, " session ", KEY, "  ")),
     max_size=6,
