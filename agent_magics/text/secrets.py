@@ -1,7 +1,10 @@
 """Recognises secrets: by the names under which they stand, and by the shapes of known keys."""
 
 import re
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from urllib.parse import quote, quote_plus
 
 from agent_magics.text.look_alikes import as_latin
 
@@ -64,6 +67,9 @@ _SECRET_ALONE = re.compile(
 )
 
 
+SHORTEST_ENCODED = 12  # characters of a secret that is looked for in other forms too
+
+
 class Secrets(tuple[str, ...]):
     """Texts that must not be shown; its repr, which tracebacks and debuggers show, has none."""
 
@@ -124,6 +130,27 @@ KEY_LIKE = re.compile(
 _NAMED_VALUE = re.compile(r"([^=:]*[=:])(.+)", re.S)  # `API_KEY=X`, `Authorization: X`
 # `Password=X;`, `?api_key=X&`, and `"token": "X"` of JSON.
 _PAIR = re.compile(r"""(?<![\w-])([\w-]++)(?:=|["']\s*:)\s*["']?([^\s"',;&}]+)""")
+
+
+@lru_cache(maxsize=256)
+def encodings(secret: str) -> tuple[str, ...]:
+    """Return a secret as it is, and encoded; a short one only as it is, since that may be a word.
+
+    In base64 its letters depend on where among the encoded bytes it begins, and the first and the
+    last one also on its neighbours, which are left out.
+    """
+    if len(secret) < SHORTEST_ENCODED:
+        return (secret,)
+    data = secret.encode("utf-8", "surrogatepass")
+    coded = [
+        encode(bytes(before) + data)[-(-8 * before // 6) : 8 * (before + len(data)) // 6].decode()
+        for before in range(3)
+        for encode in (b64encode, urlsafe_b64encode)
+    ]
+    hexadecimal, cases = data.hex(), (secret.upper(), secret.lower())
+    quoted = (quote(data, safe=""), quote(data), quote_plus(data))
+    others = (hexadecimal, hexadecimal.upper(), secret[::-1], *quoted, *cases)
+    return tuple(dict.fromkeys((secret, *coded, *others)))
 
 
 def split_arguments(args: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -1,20 +1,19 @@
 """Redacts keys in what leaves a tool: code in this process can read and print them."""
 
 import re
-from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import is_dataclass, replace
 from functools import lru_cache
 from itertools import chain
 from math import inf
 from typing import Any
-from urllib.parse import quote, quote_plus
 
 from agent_magics.protocol import events
 from agent_magics.protocol.codec import field_names
+from agent_magics.text.secrets import SHORTEST_ENCODED, encodings
 
 REDACTED = "[redacted]"
-_SHORTEST_ENCODED, _SHORTEST_CUT = 12, 8  # characters
+_SHORTEST_CUT = 8  # characters
 # What may stand between the characters of a secret: line ends, or the marks of a printed list.
 _BETWEEN = " \t\r\n'\",[]()"
 _WITHOUT = str.maketrans("", "", _BETWEEN)
@@ -54,7 +53,7 @@ def redact_text(secrets: tuple[str, ...], text: str) -> str:
         for form, bare in _bare_forms(secret):
             if form in text:
                 text = text.replace(form, REDACTED)
-            if len(bare) >= _SHORTEST_ENCODED and bare in joined:
+            if len(bare) >= SHORTEST_ENCODED and bare in joined:
                 text = _apart(bare).sub(REDACTED, text)
     return text
 
@@ -63,27 +62,6 @@ def redact_text(secrets: tuple[str, ...], text: str) -> str:
 def _bare_forms(secret: str) -> tuple[tuple[str, str], ...]:
     """Return a secret as it is and encoded, each beside itself without `_BETWEEN`."""
     return tuple((form, form.translate(_WITHOUT)) for form in encodings(secret))
-
-
-@lru_cache(maxsize=256)
-def encodings(secret: str) -> tuple[str, ...]:
-    """Return a secret as it is, and encoded; a short one only as it is, since that may be a word.
-
-    In base64 its letters depend on where among the encoded bytes it begins, and the first and the
-    last one also on its neighbours, which are left out.
-    """
-    if len(secret) < _SHORTEST_ENCODED:
-        return (secret,)
-    data = secret.encode("utf-8", "surrogatepass")
-    coded = [
-        encode(bytes(before) + data)[-(-8 * before // 6) : 8 * (before + len(data)) // 6].decode()
-        for before in range(3)
-        for encode in (b64encode, urlsafe_b64encode)
-    ]
-    hexadecimal, cases = data.hex(), (secret.upper(), secret.lower())
-    quoted = (quote(data, safe=""), quote(data), quote_plus(data))
-    others = (hexadecimal, hexadecimal.upper(), secret[::-1], *quoted, *cases)
-    return tuple(dict.fromkeys((secret, *coded, *others)))
 
 
 @lru_cache(maxsize=256)

@@ -13,11 +13,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
+from urllib.parse import quote, unquote
 
 from agent_magics.models.error_redaction import NO_KEY, SHORTEST_KEY
 from agent_magics.models.providers.keys import environment_keys
 from agent_magics.protocol.items import Item, ToolCallOutput, text_of
-from agent_magics.text.secrets import BEHIND_ESCAPE, KEY_SHAPES
+from agent_magics.text.secrets import BEHIND_ESCAPE, KEY_SHAPES, encodings
 
 Replacements: TypeAlias = Sequence[tuple[str, str]]
 """Pairs of a personal text (a path, a session id) and the name of its placeholder."""
@@ -29,22 +30,22 @@ _MARK = re.compile(rf"\{{(literal:)?((?:literal:)*(?:{_NAMES}))\}}(/?)")
 
 
 def personal_paths(cwd: Path) -> Replacements:
-    """Return the paths that identify this machine or person, each also as JSON escapes it, and as
-    JSON in JSON does.
+    """Return the paths that identify this machine or person, each also as JSON escapes it, as JSON
+    in JSON does, and as addresses do.
     """
     places = {"cwd": Path(cwd), "home": Path.home(), "tmp": Path(tempfile.gettempdir())}
     pairs: dict[str, str] = {}
     for name, place in places.items():
         for path in (os.path.normpath(place.absolute()), os.path.realpath(place)):
             if len(path) > 1:  # "/" identifies nobody
-                for spelling in _spellings(path):
+                for spelling in (*_spellings(path), quote(path), quote(path, safe="")):
                     pairs.setdefault(spelling, name)
     return sorted(pairs.items(), key=lambda pair: -len(pair[0]))
 
 
-def _spellings(path: str) -> Iterator[str]:
+def _spellings(text: str) -> Iterator[str]:
     for as_ascii in (True, False):
-        spelling = path
+        spelling = text
         for _ in range(4):  # as it is, and up to JSON in JSON in JSON
             yield spelling
             spelling = json.dumps(spelling, ensure_ascii=as_ascii)[1:-1]
@@ -55,7 +56,7 @@ class Hider:
 
     Args:
         replacements: texts to replace; of two that begin at one place the first counts.
-        secrets: texts to remove irreversibly.
+        secrets: texts to remove irreversibly, also where they stand encoded.
         literals: whether text that already looks like a placeholder (the braces of an f-string,
             say) is marked, as {literal:cwd}, so that `show_paths` restores it.
 
@@ -67,13 +68,13 @@ class Hider:
         self, replacements: Replacements = (), secrets: Iterable[str] = (), *, literals: bool = True
     ) -> None:
         self._names = dict(replacements)
-        keys = tuple(sorted({key for key in secrets if len(key) >= SHORTEST_KEY}, key=_longest))
-        self._pattern = _pattern_of(tuple(self._names), keys, literals)
+        self._keys = _forms_of(frozenset(key for key in secrets if len(key) >= SHORTEST_KEY))
+        self._literals = literals
         self.found_key = False
 
     def __call__(self, text: str) -> str:
         """Return `text` redacted."""
-        return self._pattern.sub(self._instead, text)
+        return self._pattern_for(text).sub(self._instead, text)
 
     def in_pieces(self, pieces: Sequence[str]) -> list[str]:
         """Redact a text that is split into pieces, including matches that span several; return
@@ -82,7 +83,7 @@ class Hider:
         whole = "".join(pieces)
         edits = [
             (found.start(), found.end(), self._instead(found))
-            for found in self._pattern.finditer(whole)
+            for found in self._pattern_for(whole).finditer(whole)
         ]
         return _edited(pieces, edits) if edits else list(pieces)
 
@@ -110,6 +111,10 @@ class Hider:
             value[self.in_json(name)] = each if is_spared else self.in_json(each, spared)
         return value
 
+    def _pattern_for(self, text: str) -> re.Pattern[str]:
+        keys = tuple(key for key in self._keys if key in text)  # of many forms hardly ever one
+        return _pattern_of(tuple(self._names), keys, self._literals)
+
     def _instead(self, found: re.Match[str]) -> str:
         text = found.group()
         if found.lastgroup == "key":
@@ -132,6 +137,13 @@ def _longest(text: str) -> tuple[int, str]:
 
 
 @lru_cache(maxsize=64)
+def _forms_of(keys: frozenset[str]) -> tuple[str, ...]:
+    """Return keys as they may stand in a text, the longest first."""
+    forms = {form for key in keys for form in encodings(key)}
+    return tuple(sorted({each for form in forms for each in _spellings(form)}, key=_longest))
+
+
+@lru_cache(maxsize=64)
 def _pattern_of(places: tuple[str, ...], keys: tuple[str, ...], literals: bool) -> re.Pattern[str]:
     choices = [f"(?P<key>{'|'.join([*map(re.escape, keys), KEY_SHAPES])})"]
     if places:
@@ -147,7 +159,7 @@ def _place_pattern(place: str) -> str:
     """Return a pattern for a place: one such as /home/ann wherever it stands (-I/home/ann), one
     such as /tmp, which names nobody, not within a longer path (/home/x/tmp, {cwd}/tmp).
     """
-    begins = "" if place.count("/") > 1 else rf"(?:(?<![\w.}}-])|{BEHIND_ESCAPE})"
+    begins = "" if unquote(place).count("/") > 1 else rf"(?:(?<![\w.}}-])|{BEHIND_ESCAPE})"
     return begins + re.escape(place)
 
 

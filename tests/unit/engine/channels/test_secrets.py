@@ -13,7 +13,6 @@ from agent_magics.engine.channels.redaction import (
     REDACTED,
     EventRedactor,
     cut_partial,
-    encodings,
     redact_text,
 )
 from agent_magics.protocol.events import (
@@ -26,6 +25,7 @@ from agent_magics.protocol.events import (
     TurnFailed,
 )
 from agent_magics.protocol.items import AssistantMessage
+from agent_magics.text.secrets import encodings
 
 KEY = "sk-canary-canary"
 

@@ -1,9 +1,11 @@
 """What must not stand in a recording (paths, keys, ids of sessions), and how it comes back."""
 
 import asyncio
+import base64
 import json
 import re
 from pathlib import Path
+from urllib.parse import quote, quote_plus
 
 import pytest
 from hypothesis import given
@@ -103,6 +105,9 @@ def test_this_machine_is_hidden(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(home))
     paths = personal_paths(link)
     assert Hider(paths)(f"{link}/a {work}/a {home}/b") == "{cwd}/a {cwd}/a {home}/b"
+    assert Hider(paths)(f"{work.as_uri()}/a?in={quote(str(work), safe='')}%2Fa") == (
+        "file://{cwd}/a?in={cwd}%2Fa"
+    )
     escaped = json.dumps({"p": f"{work}/a"})
     assert Hider(paths)(escaped) == '{"p": "{cwd}/a"}'
 
@@ -137,6 +142,33 @@ def test_keys_are_taken_out_for_good(key):
     assert not hider.found_key
     assert hider(f"export KEY={key}\n") == "export KEY=[API key]\n"
     assert hider.found_key
+
+
+CODED_KEYS = (KEY, "Az+/word==0815", 'Pa"ss\\wörd/0815')
+CODINGS = (
+    lambda key: base64.b64encode(f"ann:{key}".encode()).decode(),
+    lambda key: base64.urlsafe_b64encode(f"{key}, and on".encode()).decode(),
+    lambda key: key.encode().hex(),
+    *(lambda key: quote(key, safe=""), quote_plus, str.upper, str),
+)
+
+
+@given(
+    st.text(),
+    st.sampled_from(CODED_KEYS),
+    st.sampled_from(CODINGS),
+    st.integers(0, 3),
+    st.booleans(),
+    st.data(),
+)
+def test_a_key_is_taken_out_in_every_encoding(before, key, coding, times, as_ascii, data):
+    text = encoded(f"{before} {coding(key)} .", times, as_ascii)
+    cut = data.draw(st.integers(0, len(text)))
+    hider = Hider(PATHS, CODED_KEYS)
+    pieces = hider.in_pieces([text[:cut], text[cut:]])
+    assert hider.found_key
+    assert "".join(pieces) == hider(text)
+    assert coding(key) not in decoded("".join(pieces), times)
 
 
 PRIVATE_KEY = (
