@@ -1,7 +1,8 @@
 """Formats recordings for people, and tells where two differ and which turns are whole."""
 
 import json
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from agent_magics.models.base import ItemDone
@@ -11,6 +12,7 @@ from agent_magics.models.recordings.format import (
     RecordedAnswer,
     RecordedTurn,
     Recording,
+    prompt_key,
     turns_of,
 )
 from agent_magics.models.wires.chat.model import ChatDecoder
@@ -58,6 +60,39 @@ def calls_of(answer: RecordedAnswer) -> list[str]:
         elif isinstance(item, (FunctionCall, CustomToolCall)):
             names.append(item.name)
     return names
+
+
+# How the prompts of sub-agents begin (`delegation`), in the white space of `prompt_key`.
+_OF_SUB_AGENT = re.compile(r"(Task of|Message to) ([^\s:]+/[^\s:]+): ")
+
+
+def words_of(prompt: str) -> str:
+    """Return a turn's prompt without the name of the sub-agent that it is for, if any."""
+    return _OF_SUB_AGENT.sub("", prompt, 1)
+
+
+def with_sub_agents(turns: Sequence[RecordedTurn], prompts: set[str]) -> set[str]:
+    """Return `prompts` and those of the sub-agents that their turns have started, at any depth."""
+    tasks = {task for turn in turns if turn.prompt in prompts for task in _tasks_in(turn)}
+    found = prompts | {turn.prompt for turn in turns if _is_of(turn.prompt, tasks, prompts)}
+    return found if found == prompts else with_sub_agents(turns, found)
+
+
+def _tasks_in(turn: RecordedTurn) -> Iterator[str]:
+    """Yield the tasks that a turn has given to sub-agents."""
+    for exchange in turn.exchanges:
+        for item in items_of(exchange.answer) if "spawn_agent" in exchange.answer.sse else ():
+            if isinstance(item, FunctionCall) and item.name == "spawn_agent":
+                yield prompt_key(str((json_object(item.arguments) or {}).get("task")))
+
+
+def _is_of(prompt: str, tasks: Collection[str], prompts: Collection[str]) -> bool:
+    """Tell whether a prompt is one of `tasks`, or a message to who has got one of `prompts`."""
+    begin = _OF_SUB_AGENT.match(prompt)
+    if begin is not None and begin[1] == "Message to":
+        return any(each.startswith(f"Task of {begin[2]}: ") for each in prompts)
+    words = f"{words_of(prompt)} "  # behind the task stands what is shared with it
+    return begin is not None and any(words.startswith(f"{task} ") for task in tasks)
 
 
 def is_whole(turn: RecordedTurn) -> bool:

@@ -16,6 +16,7 @@ from agent_magics.models.recordings.format import (
     turns_of,
 )
 from agent_magics.models.recordings.redaction import personal_paths, prompt_hider
+from agent_magics.models.recordings.text import with_sub_agents
 from agent_magics.models.recordings.writing import rewrite
 from agent_magics.render.markdown import code_span
 
@@ -110,14 +111,13 @@ class Rerecording:
 
 
 def _lines_of(recording: Recording, prompt: str) -> set[int]:
-    """Return the line numbers of all turns of `prompt`, with the summaries requested in them."""
-    prompts = {prompt, prompt_key(f"{SUMMARY_OF} {prompt}")}
-    return {
-        exchange.line
-        for turn in turns_of(recording.exchanges)
-        if turn.prompt in prompts
-        for exchange in turn.exchanges
-    }
+    """Return the line numbers of all turns of `prompt` and of its sub-agents, with the summaries
+    requested in them.
+    """
+    turns = turns_of(recording.exchanges)
+    prompts = with_sub_agents(turns, {prompt})
+    prompts |= {prompt_key(f"{SUMMARY_OF} {each}") for each in prompts}
+    return {each.line for turn in turns if turn.prompt in prompts for each in turn.exchanges}
 
 
 def _header_of(old: Recording, out: Collection[int], new: Header) -> Header:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent_magics.engine.context.compaction import PROMPT as SUMMARY_OF
 from agent_magics.files.plain_files import load_json, read_plain
 from agent_magics.models.recordings.format import prompt_key
+from agent_magics.models.recordings.text import words_of
 from agent_magics.protocol.errors import FatalError, clause
 
 _MOST_NOTEBOOK = 64 << 20  # bytes, pictures and all
@@ -30,12 +30,8 @@ class NotebookPrompts:
     code: str
 
     def uses(self, prompt: str) -> bool:
-        """Return whether a cell contains `prompt`, as it stands in a recording.
-
-        A request for a summary belongs to the prompt in whose turn it was made.
-        """
-        prompt = prompt_key(prompt.removeprefix(SUMMARY_OF))
-        return any(_fits(cell, prompt) for cell in self.cells) or prompt in self.code
+        """Return whether a cell contains `prompt`, in the white space of `prompt_key`."""
+        return any(_fits(cell, prompt) for cell in self.cells) or words_of(prompt) in self.code
 
 
 def prompts_of_notebook(path: Path, hide: Callable[[str], str]) -> NotebookPrompts:
