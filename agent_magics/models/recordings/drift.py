@@ -11,15 +11,18 @@ from agent_magics.text.differences import changed_lines
 # Patterns of text that differs from run to run, and their placeholders, applied in this order. None
 # matches next to braces, so that one replacement does not affect the next.
 _CLOCK = r"\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?"
-_ZONE = r"(?: ?(?:Z|UTC|GMT|CES?T|[+-]\d\d:?\d\d))?"
+_ZONE = r"(?: ?(?:Z|UTC|GMT|CES?T|[+-]\d\d(?::?\d\d)?))?"
 _MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
 _DAY = r"(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*,?"
 VOLATILE = (
     (r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", "{uuid}"),
     (rf"\d{{4}}-\d\d-\d\d[T ]{_CLOCK}{_ZONE}", "{time}"),
     # What `date` prints, and the dates of HTTP and mail.
-    (rf"{_DAY} +{_MONTH} +\d\d? +{_CLOCK}(?: [A-Z]{{2,5}})? \d{{4}}", "{time}"),
-    (rf"(?:{_DAY} )?\d\d? {_MONTH} \d{{4}} {_CLOCK}{_ZONE}", "{time}"),
+    (
+        rf"{_DAY} +{_MONTH} +\d\d? +{_CLOCK}(?: [AP]M)?(?: [A-Z]{{2,5}}| [+-][\d:]+)? \d{{4}}",
+        "{time}",
+    ),
+    (rf"(?:{_DAY} )?\d\d? {_MONTH} \d{{4}} {_CLOCK}(?: [AP]M)?{_ZONE}", "{time}"),
     (r"\d+m ?\d+(?:\.\d+)?s", "{duration}"),
     (r"\d+(?:\.\d+)?(?:e-?\d+)? ?(?:seconds?|secs?|minutes?|mins?|ms|µs|us|ns|s)", "{duration}"),
     (r"\d\d?:\d\d:\d\d(?:\.\d+)?", "{clock}"),
@@ -30,11 +33,15 @@ VOLATILE = (
     (r"(call|resp|msg|fc|rs|chatcmpl)[_-](?=[0-9a-z]*\d)[0-9a-z]{8,}", r"\1_{id}"),
     (r"(token count: )\d+", r"\1{count}"),  # it depends on the other replaced texts
 )
-# A line of ls -l, whose owner, group and time depend on the machine.
+# Lines of ls -l: owner, group and time depend on the machine, and how long a folder is on its disk.
+_MODE, _SIZE = r"[-dlbcps][-rwxst]{9}", r"\d[\d.]*[KMGT]?"
+_LISTED_TIME = r"(?:\w{3} +\d+ +[\d:]{4,5}|\d+\.? \w{3}\.? +[\d:]{4,5}|\{time\})"
 LISTED_FILES = (
-    r"(?m)^([-dlbcps][-rwxst]{9})[.+@]? +\d+ +\S+ +\S+ +(\d+) +\w{3} +\d+ +[\d:]{4,5} ",
+    rf"(?m)^({_MODE})[.+@]? +\d+ +\S+ +\S+ +({_SIZE}) +{_LISTED_TIME} ",
     r"\1 {owner} \2 {time} ",
 )
+LISTED_FOLDERS = (rf"(?m)^(d\S+ \{{owner\}}) {_SIZE} ", r"\1 {size} ")
+LISTED_TOTAL = (rf"(?m)^total {_SIZE}$(?=\n{_MODE})", "total {size}")
 # Temporary names by Python, by mktemp, and of the folders that we give to commands.
 TEMPORARY_NAMES = (
     r"\{tmp\}(?:/(?:\{name\}|agent-magics-\d+-\w+|tmp[._-]?\w+))+",
@@ -52,6 +59,8 @@ _VOLATILE = tuple(
         TEMPORARY_NAMES,
         CELL_FILES,
         LISTED_FILES,
+        LISTED_FOLDERS,
+        LISTED_TOTAL,
     )
 )
 
@@ -68,7 +77,7 @@ def normalise_text(text: str, hide: Callable[[str], str] = _HIDE_KEYS) -> str:
 
     These are paths, keys, dates and times, durations and rates, hexadecimal addresses, UUIDs,
     process ids, local ports, ids of messages and calls, token counts, temporary names, cells, and
-    the owners and times of ``ls -l``. Normalising is idempotent and cannot be reversed.
+    the owners, times and sizes of folders of ``ls -l``. Normalising is idempotent and cannot be reversed.
 
     Args:
         text: the output.

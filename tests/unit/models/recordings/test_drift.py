@@ -26,6 +26,10 @@ HIDE = Hider(PATHS, literals=False)
         ("at 2026-11-21T21:44:01.5Z!", "at {time}!"),
         ("2026-11-21 21:44:01,123 INFO", "{time} INFO"),
         ("Sat Nov 21 21:46:03 UTC 2026", "{time}"),
+        ("Sat Nov 21 21:46:03 +05 2026 Sat Nov 21 21:46:03 -0330 2026", "{time} {time}"),
+        ("Sat Nov 21 09:46:03 PM CET 2026", "{time}"),
+        ("Sat 21 Nov 2026 09:46:03 PM +0530", "{time}"),
+        ("21.11.2026 21:46:03", "21.11.2026 {clock}"),
         ("Date: Sat, 21 Nov 2026 21:46:03 GMT", "Date: {time}"),
         ("<obj at 0x7f3a12bc>", "<obj at {address}>"),
         ("id 123e4567-e89b-12d3-a456-426614174000", "id {uuid}"),
@@ -44,8 +48,14 @@ HIDE = Hider(PATHS, literals=False)
         (
             "-rw-r--r--  1 ann staff  82 Nov 21 21:46 a.py\n"
             "drwxr-xr-x. 3 ann staff 4096 Jan  2  2025 d",
-            "-rw-r--r-- {owner} 82 {time} a.py\ndrwxr-xr-x {owner} 4096 {time} d",
+            "-rw-r--r-- {owner} 82 {time} a.py\ndrwxr-xr-x {owner} {size} {time} d",
         ),
+        (
+            "total 12K\n-rw-r--r-- 1 ann staff 1.2K 2026-11-21 21:46 a\n"
+            "drwx------ 2 ann staff 60 21. Nov 21:46 d",
+            "total {size}\n-rw-r--r-- {owner} 1.2K {time} a\ndrwx------ {owner} {size} {time} d",
+        ),
+        ("total 12\nof all", "total 12\nof all"),
         ("token sk-" + "a1B2" * 8, "token [API key]"),
         ("2 files, 3 items, 17, 1:02, v1.2.3", "2 files, 3 items, 17, 1:02, v1.2.3"),
         ("f'{cwd}'", "f'{cwd}'"),
