@@ -5,6 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from agent_magics.files.paths import typed_path
 from agent_magics.models.base import Model
 from agent_magics.models.provider import open_model
 from agent_magics.models.providers.credentials import held_keys, stored_key
@@ -12,6 +13,8 @@ from agent_magics.models.providers.endpoints import server_address
 from agent_magics.models.providers.keys import environment_keys, key_of
 from agent_magics.protocol.config import Settings
 from agent_magics.protocol.errors import FatalError
+
+ONE_OF_BOTH = "replay=... plays a file and record=... asks a live model: leave one of them out."
 
 
 class ModelClients:
@@ -46,9 +49,7 @@ class ModelClients:
         if self.given is not None and record is None:
             return self.given
         if replay is not None and record is not None:
-            raise FatalError(
-                "replay=... plays a file and record=... asks a live model: leave one of them out."
-            )
+            raise FatalError(ONE_OF_BOTH)
         path = None if replay is None else recording_path(replay)
         if path is not None:
             # Late, as below: most agents neither play nor make a recording.
@@ -64,7 +65,7 @@ class ModelClients:
             return live
         from agent_magics.models.recordings.recorder import RecordingModel  # noqa: PLC0415
 
-        return RecordingModel(live, Path(record), cwd=settings.cwd)
+        return RecordingModel(live, typed_path(record), cwd=settings.cwd)
 
     def secrets(self, settings: Settings, environment: Mapping[str, str]) -> tuple[str, ...]:
         """Return all keys that must be redacted, used or not.
@@ -90,4 +91,4 @@ def recording_path(replay: str | Path) -> Path | None:
     """Return the file that the setting `replay` names; "auto" is the one beside the notebook."""
     from agent_magics.models.recordings.writing import recording_beside_notebook  # noqa: PLC0415
 
-    return recording_beside_notebook() if str(replay) == "auto" else Path(replay)
+    return recording_beside_notebook() if str(replay) == "auto" else typed_path(replay)

@@ -193,7 +193,7 @@ def file_stamp(path: str | os.PathLike[str], *, links: bool = True) -> Stamp:
     """
     try:
         found = os.stat(path, follow_symlinks=links)
-    except OSError:
+    except (OSError, ValueError):  # a NUL in its name
         return ()
     is_settled = found.st_ctime_ns < time.time_ns() - _TICK
     return stamp_of(found) if is_settled else (*stamp_of(found), next(_LOOKS))

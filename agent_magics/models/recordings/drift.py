@@ -77,7 +77,8 @@ def normalise_text(text: str, hide: Callable[[str], str] = _HIDE_KEYS) -> str:
 
     These are paths, keys, dates and times, durations and rates, hexadecimal addresses, UUIDs,
     process ids, local ports, ids of messages and calls, token counts, temporary names, cells, and
-    the owners, times and sizes of folders of ``ls -l``. Normalising is idempotent and cannot be reversed.
+    the owners, times and sizes of folders of ``ls -l``. Normalising is idempotent and cannot be
+    reversed.
 
     Args:
         text: the output.

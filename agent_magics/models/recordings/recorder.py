@@ -62,7 +62,8 @@ class RecordingModel:
         Raises:
             FatalError: raised by `live`, or the file cannot be written.
         """
-        notice = self._start(request)
+        # In a thread: another kernel may hold the file's lock.
+        notice = await asyncio.to_thread(self._start, request)
         if notice:
             yield Notice(notice)
         capture, encoded = WireCapture(), bytearray()
@@ -132,7 +133,6 @@ class RecordingModel:
             digest_of(request, outputs, of_prompts),
             tuple(answers[:-1]),
         )
-        # In a thread: another kernel may hold the file's lock.
         await asyncio.to_thread(append_exchange, self._path, exchange)
         found = any(each.found_key for each in (hider, irreversible_hider, of_prompts))
         return KEY_FOUND.format(path=self._path.name, mark=NO_KEY) if found else ""

@@ -35,10 +35,12 @@ def _prepare(kernel: Kernel, *turns: str) -> None:
 
 
 def _says_why(outcome: Outcome, *words: str) -> None:
-    """The cell failed with one clear sentence, not with a wall of traceback."""
+    """The cell failed with one clear sentence, not with a wall of traceback; it is sent as an
+    error, which nbval looks for.
+    """
     assert outcome.status == "error"
     assert outcome.error == "UsageError", outcome.error
-    said = "".join(o["text"] for o in outcome.outputs if o.get("name") in ("stderr", "error"))
+    (said,) = (each["text"] for each in outcome.outputs if each.get("name") == "error")
     assert "Traceback" not in said
     assert len(said.strip().splitlines()) <= 3, said
     for word in words:

@@ -82,10 +82,17 @@ def test_a_recording_that_cannot_be_read_costs_no_conversation(kernel, path):
     assert kernel.value(conversation) == first
 
 
+def test_a_cell_records_or_plays(kernel, path):
+    said = _refused(kernel.run(f"%%agent --record y.jsonl --replay {path.name}\nSay one.\n"))
+    assert "leave one of them out" in said
+    assert not path.with_name("y.jsonl").exists()
+
+
 def _refused(outcome: Outcome) -> str:
     assert outcome.status == "error"
     assert outcome.error == "UsageError", outcome.error
-    return "".join(o["text"] for o in outcome.outputs if o.get("name") in ("stderr", "error"))
+    (said,) = (each["text"] for each in outcome.outputs if each.get("name") == "error")
+    return said
 
 
 # -- playing ---------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import json
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -27,7 +28,7 @@ def agent_in(place, model=None, **options):
 
 
 @pytest.mark.parametrize("prompt", ["Look.", "Look into {place}."])
-def test_a_turn_plays_in_another_folder_under_strict(tmp_path, prompt):
+def test_a_turn_plays_in_another_folder_and_time_zone_under_strict(tmp_path, monkeypatch, prompt):
     here, there = folder(tmp_path, "here"), folder(tmp_path, "there")
     file = tmp_path / "r.agent.jsonl"
     command = Call("shell_command", {"command": f"cd {here}; {VOLATILE}"})
@@ -36,6 +37,7 @@ def test_a_turn_plays_in_another_folder_under_strict(tmp_path, prompt):
         recorded = agent.run_sync(prompt.format(place=here))
     assert recorded.text == f"It is {here}."
     assert str(tmp_path) not in file.read_text(encoding="utf-8")
+    monkeypatch.setenv("TZ", "<+0545>-5:45")
     with agent_in(there, replay=file, replay_strict=True) as agent:
         played = agent.run_sync(prompt.format(place=there))
         assert played.status == "completed", played.error
@@ -43,6 +45,14 @@ def test_a_turn_plays_in_another_folder_under_strict(tmp_path, prompt):
         assert of_kind(played, Warned) == []
         assert [call.success for call in played.calls] == [True, True]
         assert str(there) in str(outputs(agent)[0])
+
+
+def test_a_recording_in_the_home_is_named_with_a_tilde(tmp_path):
+    with agent_in(tmp_path, ScriptedModel(["Hello."]), record="~/r.agent.jsonl") as agent:
+        agent.run_sync("Hi.")
+    assert Path("~/r.agent.jsonl").expanduser().is_file()
+    with agent_in(tmp_path, replay="~/r.agent.jsonl") as agent:
+        assert agent.run_sync("Hi.").text == "Hello."
 
 
 def test_a_number_that_a_file_calls_a_session_is_a_number(tmp_path):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from IPython.core.error import UsageError
+from IPython.core import error as of_ipython
 from IPython.core.magic_arguments import MagicArgumentParser
 
 from agent_magics.kernel.typed_words import split_words
@@ -21,10 +21,20 @@ _OF_MAPS = ("ask_above", "parts", "batch", "engine")
 _NOT_IN_MAPS = ("plan", "prompt", "new", "tools", "max_turns", "sandbox")
 
 
+class UsageError(of_ipython.UsageError):
+    """An error that is shown as one sentence, and sent as an error: IPython prints its own kind on
+    stderr, where `nbval --nbval-lax` takes the cell for one that ended well.
+    """
+
+    def _render_traceback_(self) -> list[str]:
+        """Return the lines that IPython shows."""
+        return [f"UsageError: {self}"]
+
+
 @contextmanager
 def usage_errors() -> Iterator[None]:
-    """Turn errors for the person into those that IPython shows as one sentence, which may quote
-    others: nothing of it stays hidden, or acts on a terminal.
+    """Turn errors for the person into such a sentence, which may quote others: nothing of it stays
+    hidden, or acts on a terminal.
     """
     try:
         yield

@@ -14,6 +14,7 @@ from agent_magics.kernel.cell.request.rerecording import Rerecording
 from agent_magics.kernel.lab.page_tools import PageTools
 from agent_magics.kernel.live.namespace import interpolate, own_tools
 from agent_magics.kernel.typed_words import split_words
+from agent_magics.model_clients import ONE_OF_BOTH
 from agent_magics.models.recordings.writing import recording_beside_notebook
 from agent_magics.project.prompts import fill_prompt, find_prompts
 from agent_magics.protocol.config import Where
@@ -121,6 +122,8 @@ class CellReader:
 
     def _recording(self, options: Namespace) -> tuple[Path | None, list[str]]:
         """Return the recording to play, and notes about it."""
+        if options.record and options.replay:
+            raise FatalError(ONE_OF_BOTH)
         if options.record or self._settings.record:
             return None, []
         chosen = options.replay or self._settings.replay

@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+import os
 import socket
 from dataclasses import replace
 
 import pytest
 
+from agent_magics.files.locks import open_locked
 from agent_magics.models.base import (
     ContextOverflow,
     ItemDone,
@@ -321,6 +323,20 @@ def test_a_file_that_cannot_be_written_is_told_before_anything_is_asked(tmp_path
     (events,) = ask(RecordingModel(live, tmp_path, cwd=tmp_path), request_of())
     assert "Cannot write the recording" in str(events[-1])
     assert live.requests == []
+
+
+def test_while_another_kernel_holds_the_file_all_else_goes_on(file):
+    async def run():
+        held = open_locked(file)
+        stream = RecordingModel(ScriptedModel(["Hello."]), file, cwd=file.parent).stream(
+            request_of()
+        )
+        first = asyncio.ensure_future(anext(stream))
+        await asyncio.sleep(0)  # begins it; a loop that stood still would never close the file
+        os.close(held)
+        return [await first, *[event async for event in stream]]
+
+    assert said(asyncio.run(run())) == "Hello."
 
 
 def test_a_file_that_is_no_recording_stays_as_it_is_however_often_one_asks(file):
