@@ -257,7 +257,7 @@ def _read_answer(data: JsonMapping) -> RecordedAnswer:
     headers = data.get("headers", {})
     if not isinstance(headers, dict) or not _is_list_of(list(headers.values()), str):
         raise _BadLine('"headers" must be an object of strings')
-    ended = data.get("ended", "" if status == 200 else "error")
+    ended = data.get("ended", "")
     if ended not in ENDINGS:
         raise _BadLine(f'"ended" must be one of {", ".join(filter(None, ENDINGS))}')
     if "reply" in data:

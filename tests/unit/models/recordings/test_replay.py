@@ -218,17 +218,6 @@ def test_what_of_a_file_is_not_read_is_told_once(tmp_path):
     assert not any(isinstance(event, Notice) for event in ask(model, request_of("a")))
 
 
-def test_an_answer_with_an_error_status_is_an_error_also_where_no_ending_is_given(tmp_path):
-    refused = {"prompt": "a", "number": 1, "status": 404, "body": "no such model"}
-    path = recording(tmp_path / "r.jsonl", ("a", 1, said("A")))
-    lines = [HEADER, refused, json.loads(path.read_text(encoding="utf-8").splitlines()[1])]
-    path.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    assert text_of_answer(ReplayModel(path, cwd=tmp_path), request_of("a")) == "A"
-    path.write_text("\n".join(map(json.dumps, lines[:2])), encoding="utf-8")
-    with pytest.raises(FatalError, match=r"As recorded in r\.jsonl, line 2: .*does not know"):
-        ask(ReplayModel(path, cwd=tmp_path), request_of("a"))
-
-
 @pytest.mark.parametrize("name", ["", "gone", "\0", "a" * 300])
 def test_what_is_no_file_is_told_in_one_sentence(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
