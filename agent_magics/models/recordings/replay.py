@@ -201,11 +201,13 @@ class ReplayModel:
         return self._current[self._key(request)]
 
     def _key(self, request: ModelRequest) -> tuple[str, ...]:
-        prompt = prompt_key(prompt_hider(self._paths)(request.prompt))
-        return request.conversation, prompt, request.turn
+        recorded = prompt_hider(self._paths)(request.prompt)
+        return request.conversation, self._key_of(recorded), request.turn
 
     def _key_of(self, prompt: str) -> str:
-        """Return a recorded prompt as `_key` has it here, where the home may be the workspace."""
+        """Return a recorded prompt with the placeholders of this machine: its home may be the
+        workspace.
+        """
         return prompt_key(prompt_hider(self._paths)(self._resolver.show(prompt)))
 
     def _find(self, request: ModelRequest) -> Exchange:

@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agent_magics.models.base import (
@@ -454,6 +454,7 @@ PERSONAL_BITS = st.lists(
 
 
 @given(PERSONAL_BITS)
+@example(f"{KEY}sk-{'a1B2' * 8}")
 def test_a_recorded_prompt_is_found_whatever_stands_in_it(prompt):
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPENAI_API_KEY", KEY)
