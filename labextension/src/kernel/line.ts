@@ -89,18 +89,14 @@ export class Line {
     const code = `get_ipython().run_line_magic("agent", ${JSON.stringify(line)})`;
     const future = this.kernel.requestExecute({ code, store_history: false, allow_stdin: false });
     const shown: string[] = [];
-    let printed = '';
     future.onIOPub = ({ header, content }): void => {
       if (header.msg_type === 'display_data') {
         shown.push(String((content.data as Data)['text/plain'] ?? ''));
-      } else if (header.msg_type === 'stream') {
-        printed += String(content.text);
       }
     };
     const { content } = (await future.done) as Message;
     if (content.status !== 'ok') {
-      // What is wrong with a line, IPython prints.
-      throw new Error(printed.replace(/^UsageError: /, '').trim() || String(content.evalue));
+      throw new Error(String(content.evalue));
     }
     return shown.join('\n');
   }
