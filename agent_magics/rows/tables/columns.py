@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 from functools import partial
 from typing import Any
 
-from pydantic_core import CoreConfig, SchemaSerializer, from_json, to_json
+from pydantic_core import SchemaSerializer, from_json, to_json
 
 from agent_magics.dispatch.schema.generation import describe_written
 from agent_magics.engine.results.frames import is_frame_type
@@ -28,7 +28,6 @@ NO_FRAME = (
     "pydantic model, a dataclass or a TypedDict with the columns as fields."
 )
 
-_INFINITE = CoreConfig(ser_json_inf_nan="constants")
 _SCALARS = {"string", "integer", "number", "boolean"}
 
 
@@ -69,7 +68,7 @@ class AnswerColumns:
         self.output = None if output is None or output.schema is None else output
         self.columns: tuple[Column, ...] = (Column(ANSWER, (), "string"),)
         if self.output is not None:
-            self._write = SchemaSerializer(self.output.core, _INFINITE).to_json
+            self._write = SchemaSerializer(self.output.core).to_python
             self.columns = _columns_of(describe_written(self.output.core))
         names = [column.name for column in self.columns]
         for name in (ERROR, TOKENS, COST):
@@ -109,7 +108,9 @@ class AnswerColumns:
         if self.output is None:
             # No table holds half of a surrogate pair.
             return to_json(text.encode("utf-8", "replace").decode())
-        return self._write(self.output.read(text), by_alias=True, warnings=False)
+        value = self.output.read(text)
+        # Not in one step, in which a model's numbers without end become null.
+        return to_json(self._write(value, mode="json", by_alias=True, warnings=False))
 
     def fits(self, answer: bytes) -> bool:
         """Tell whether a kept answer can be of this type: a file that was given may hold any."""

@@ -4,6 +4,7 @@ import datetime
 import decimal
 import enum
 import itertools
+import math
 from collections.abc import Callable
 from typing import Annotated, Any, Generic, Literal, NewType, TypeVar
 
@@ -11,6 +12,8 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import (
     BaseModel,
     Field,
@@ -310,6 +313,41 @@ def test_values_of_every_type_come_into_each_library(library, name):
     if name == "zones" and library in ("pyarrow", "parts"):  # in UTC, and they do not say so
         expected = [each and each.replace(tzinfo=None) for each in expected]
     assert [None if _is_nothing(each) else each for each in found] == expected
+
+
+HALF = 1 << 63
+EDGES = [0, 1, -1, (1 << 53) + 1, (1 << 63) - 1, 1 << 63, -(1 << 63), (1 << 64) - 1, 1 << 64]
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+@given(numbers=st.lists(st.none() | st.sampled_from(EDGES) | st.integers(), max_size=4))
+def test_a_whole_number_of_any_size_changes_no_other(library, numbers):
+    rest = {each: [None] * len(numbers) for each in ("error", "tokens", "cost")}
+    frame = frame_of(library, AnswerColumns(int).columns, {"answer": numbers, **rest})
+    column = frame["answer"]
+    found = column.to_pylist() if library == "pyarrow" else column.to_list()
+    if library != "pandas":
+        numbers = [each if -HALF <= (each or 0) < HALF else None for each in numbers]
+    assert [None if _is_nothing(each) else each for each in found] == numbers
+
+
+class Bounded(BaseModel):
+    least: float = -math.inf
+    most: dict[str, float] = {"a": math.inf}
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (Bounded, "{}"),
+        (Bounded | None, "{}"),
+        (list[Bounded], "[{}]"),
+        (dict[str, Bounded], '{"a": {}}'),
+    ],
+)
+def test_columns_hold_a_number_without_end_wherever_it_stands(kind, text):
+    columns = AnswerColumns(kind)
+    assert str(column_values(columns.columns, [columns.read(text)])).count("inf") == 2
 
 
 def _is_nothing(value):
