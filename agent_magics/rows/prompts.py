@@ -27,14 +27,16 @@ from agent_magics.protocol.items import Content, ContentPart, InputImage, InputT
 from agent_magics.rows.asking import RowPlace
 from agent_magics.rows.tables.files import Broken, FileJudge, any_path, judged_path
 from agent_magics.rows.tables.sources import Names, Row, is_image
+from agent_magics.text.brief import first_of
 
 _MARKER = re.compile(r"(\\?)\{\{(.+?)\}\}", re.DOTALL)
 _IMAGES = {b"\x89PNG": "png", b"\xff\xd8\xff": "jpeg", b"GIF8": "gif", b"RIFF": "webp"}
 _MISSING_TYPES = ("NAType", "NaTType")
 _NUMPY_TIMES = ("datetime64", "timedelta64")
 _MOST_FILE_BYTES = 20 << 20
-# How NumPy, pandas, polars and pyarrow give all values: as a list, or as the text of a table.
-_AS_LIST = ("tolist", "to_list", "to_pylist", "to_dicts", "to_string")
+_MOST_NAMED = 50  # columns; a table may have thousands
+# How NumPy, pandas, polars and pyarrow give all values; the last one is what a table of pandas has.
+_AS_LIST = ("tolist", "to_list", "to_pylist", "to_dicts", "itertuples")
 _OF_JSON = (str, int, float)
 _FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType, partial)
 
@@ -98,7 +100,7 @@ def read_prompt(given: Given, columns: Sequence[str] | None, judge: FileJudge = 
         return template
     _check_once(template.names, columns)
     missing = [name for name in template.names if name not in columns]
-    there = ", ".join(map(repr, columns)) or "none"
+    there = first_of([*map(repr, columns)], _MOST_NAMED) or "none"
     if missing:
         raise FatalError(NO_COLUMN.format(missing=", ".join(map(repr, missing)), there=there))
     if not template.names:
@@ -371,7 +373,10 @@ def _plain(value: Any) -> Any:
         return python_value(value)
     if _is_missing(value):
         return None
-    if by := _as_list(value):
+    if (by := _as_list(value)) == "itertuples":  # its text would round numbers
+        rows = list(value.itertuples(index=False, name=None))
+        return {"index": list(value.index), "columns": list(value.columns), "data": rows}
+    if by:
         return getattr(value, by)()
     return value.isoformat() if isinstance(value, date | time) else _text(value)
 

@@ -5,7 +5,7 @@ is a function, as the whole row: a dict of a table's columns, or the object of a
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableSequence, Sequence, Set
 from dataclasses import dataclass
 from datetime import date, time
 from enum import Enum
@@ -153,7 +153,7 @@ _MISSING = object()
 
 
 def _of_list(rows: Sequence[Any], library: str = "") -> Held:
-    rows = list(rows) if isinstance(rows, list) else rows
+    rows = list(rows) if isinstance(rows, MutableSequence) else rows
 
     def read(positions: Sequence[int], names: Names) -> list[Row]:
         found = [rows[position] for position in positions]
@@ -240,13 +240,12 @@ def _picked(row: Any, names: tuple[str, ...]) -> tuple[Any, ...]:
 # -- tables ----------------------------------------------------------------------------------------
 
 
-def _rows_of(columns: Mapping[str, list[Any]], names: Names) -> list[Row]:
-    """Return columns as rows."""
+def _rows_of(columns: Mapping[str, list[Any]], names: Names, count: int) -> list[Row]:
+    """Return columns as rows; without columns these are empty."""
     if names is not None:
         return list(zip(*(columns[name] for name in names), strict=True))
-    return [
-        dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)
-    ]
+    rows = zip(*columns.values(), strict=True) if columns else ((),) * count
+    return [dict(zip(columns, values, strict=True)) for values in rows]
 
 
 def _of_pandas(frame: Any) -> Held:
@@ -258,7 +257,7 @@ def _of_pandas(frame: Any) -> Held:
         part = frame.iloc[_slice_of(positions)]
         read_names = wanted if names is None else names
         columns = {name: part.iloc[:, places[name]].tolist() for name in read_names}
-        return _rows_of(columns, names) if columns else [()] * len(positions)
+        return _rows_of(columns, names, len(positions))
 
     return Held("pandas", wanted, len(frame), read, frame.index)
 
@@ -269,7 +268,7 @@ def _of_polars(frame: Any) -> Held:
     def read(positions: Sequence[int], names: Names) -> list[Row]:
         part = frame[_slice_of(positions)]
         columns = {name: part[name].to_list() for name in names or frame.columns}
-        return _rows_of(columns, names) if columns else [()] * len(positions)
+        return _rows_of(columns, names, len(positions))
 
     return Held("polars", tuple(frame.columns), frame.height, read)
 
@@ -280,7 +279,7 @@ def _of_arrow(table: Any) -> Held:
         is_slice = isinstance(by, slice)
         part = table.slice(by.start, by.stop - by.start) if is_slice else table.take(by)
         columns = {name: part.column(name).to_pylist() for name in names or table.column_names}
-        return _rows_of(columns, names) if columns else [()] * len(positions)
+        return _rows_of(columns, names, len(positions))
 
     return Held("pyarrow", tuple(table.column_names), table.num_rows, read)
 

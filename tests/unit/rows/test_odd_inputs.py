@@ -287,6 +287,20 @@ def test_a_column_that_is_not_one_is_refused_in_a_sentence(columns, prompt, said
     assert not model.asked
 
 
+def test_of_thousands_of_columns_some_are_named():
+    names = [f"column {number}" for number in range(3000)]
+    said = r"no such column; there are: 'column 0', .* 'column 49' and 2950 more\.$"
+    with Agent(Echo()) as agent, pytest.raises(FatalError, match=said):
+        agent.map_sync("{{nope}}", pd.DataFrame([["x"] * 3000], columns=names))
+
+
+@pytest.mark.parametrize("library", [pd, pl])
+def test_a_function_gets_a_dict_also_of_rows_without_columns(library):
+    with Agent(Echo()) as agent:
+        done = agent.map_sync(lambda row: f"{row}", library.DataFrame({"a": [1]})[[]])
+    assert list(done.frame["answer"]) == ["{}"] * len(done.frame)
+
+
 def test_an_object_with_neither_fields_nor_text_is_not_asked_about():
     model = Echo()
     with Agent(model) as agent, pytest.raises(FatalError, match="there are: none"):
