@@ -103,6 +103,7 @@ class Job:
         self.progress = Progress(plan.source.count)
         self.stopped = ""
         self._failure: FatalError | None = None
+        self._unread: FatalError | None = None  # ends the map after the rows before it
         self._digest = digest_of(plan.digest)
         self._queue: asyncio.Queue[Asked | None]
         self._queue = asyncio.Queue((plan.at_once + plan.ahead) * AHEAD)
@@ -180,6 +181,8 @@ class Job:
             await self._sample()
             if not self.stopped:
                 await self._run(self._rows)
+            if self._unread is not None:
+                self._fail(self._unread)
         self.progress.ended = time.monotonic()
         if self._failure is not None and not self.progress.done - self.progress.failed:
             raise self._failure
@@ -376,10 +379,11 @@ class Job:
         """Return the questions of the next batch, and kept answers; on a thread, for its time."""
         try:
             positions, rows = next(batches, ((), []))
-        except FatalError:
-            raise
         except BaseException as error:  # of the generator or library that the rows come from
-            raise FatalError(NOT_READ.format(error=typed_message(error))) from error
+            unread = FatalError(NOT_READ.format(error=typed_message(error)))
+            unread.__cause__ = error
+            self._unread = error if isinstance(error, FatalError) else unread
+            return [], {}
         return self._entries(positions, rows)
 
     def _entries(

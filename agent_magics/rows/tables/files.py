@@ -42,6 +42,7 @@ NO_FORMAT = (
 )
 MORE = "its line has more values than there are columns: a value with {delimiter!r} needs quotes"
 TWICE = "more than one column is called {name!r}"
+NO_CSV = "the row in line {line} is no CSV ({error}): a quote inside of quotes has to stand twice"
 NOT_UTF8 = "the names of its columns are not UTF-8 text ({name!r})"
 NO_FILE = "There is no file {path}."
 _CLOSED = (
@@ -116,7 +117,8 @@ def _local(pattern: str, judge: FileJudge) -> list[tuple[str, _Opened]]:
         raise FatalError(NO_FILE.format(path=pattern))
     # "**" finds a folder and what is in it: each file is read once.
     paths = dict.fromkeys(itertools.chain.from_iterable(map(_files_of, found)))
-    return [(path, partial(_open, path, judge)) for path in paths]
+    # Files are opened one after the other, and the process may go elsewhere meanwhile.
+    return [(path, partial(_open, str(Path(path).absolute()), judge)) for path in paths]
 
 
 def _files_of(path: str) -> list[str]:
@@ -288,9 +290,13 @@ def _read_csv(file: IO[bytes], delimiter: str = ",") -> Rows:
     csv.field_size_limit(max(csv.field_size_limit(), _MOST_IN_LINE))
     # Bytes that are not UTF-8 are the error of their row: see `prompts.check_text`.
     with io.TextIOWrapper(file, "utf-8-sig", "surrogateescape", newline="") as text:
-        lines = csv.DictReader(_lines(text), delimiter=delimiter)
-        _check_names(lines.fieldnames or ())
-        yield from in_batches(_row_of_csv(row, delimiter) for row in lines)
+        # Else a quote that nothing ends takes in all rows after it, and others vanish from values.
+        lines = csv.DictReader(_lines(text), delimiter=delimiter, strict=True)
+        try:
+            _check_names(lines.fieldnames or ())
+            yield from in_batches(_row_of_csv(row, delimiter) for row in lines)
+        except csv.Error as error:
+            raise ValueError(NO_CSV.format(line=lines.line_num + 1, error=error)) from None
 
 
 def _row_of_csv(row: Mapping[str | Any, str | Any], delimiter: str) -> dict[str, Any] | Broken:

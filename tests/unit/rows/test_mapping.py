@@ -7,7 +7,7 @@ import sqlite3
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, UserList, deque
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -495,7 +495,7 @@ def test_rows_that_raise_end_it_in_one_sentence(tmp_path):
         done = agent.map_sync("{{text}}", source(), into=tmp_path)
     assert "rows could not be read further: RuntimeError: the line is down" in done.stopped
     assert ".." not in done.report()
-    assert list(done.frame["answer"].dropna())
+    assert list(done.frame["answer"]) == rows(600)
 
 
 def test_code_of_the_caller_that_exits_is_the_rows_error():
@@ -625,6 +625,8 @@ def test_what_was_sorted_since_is_asked_again_in_its_row():
         (frame, lambda: frame.insert(0, "first", 1)),
         (frame, lambda: frame.__setitem__("text", sorted(given))),
         (given, given.sort),
+        (of_many := deque(given), of_many.rotate),
+        (of_text := UserList(given), lambda: of_text.pop(0)),
     ):
         model = Echo(fails_once)
         with Agent(model) as agent:
