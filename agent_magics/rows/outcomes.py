@@ -36,6 +36,7 @@ ROW_TAKEN = (
     "name: rename the field."
 )
 NOT_WRITTEN = "{folder}: the answers cannot be written ({error})."
+NOT_READ = "{folder}: the answers cannot be read ({error})."
 
 
 class Outcome(NamedTuple):
@@ -239,8 +240,11 @@ class Parts(Sink):
 
         Parts of an earlier one stay in the folder where this one did not come to them.
         """
-        paths = self._paths()
-        table = self._files.read(paths) if paths else self._table({})
+        try:
+            paths = self._paths()
+            table = self._files.read(paths) if paths else self._table({})
+        except OSError as error:
+            raise FatalError(NOT_READ.format(folder=self.place, error=clause(error))) from None
         if self._left:
             left = [self._part(number, part) for number, part in self._left.items()]
             table = joined([table, *left]).sort_by(ROW)

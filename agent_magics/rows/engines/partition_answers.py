@@ -122,7 +122,7 @@ class PartitionFiles(Parts):
         meta = _pandas(arrow_table(kinds, {**values_of(columns, ()), ROW: []}))
         if not (paths := self._paths()):
             return dd.from_pandas(meta, npartitions=1)
-        return dd.from_map(_read_file, paths, place=self.place, meta=meta)
+        return dd.from_map(_read_file, paths, place=self._files.place, meta=meta)
 
 
 def _read_file(path: str, place: str) -> Any:

@@ -47,7 +47,7 @@ class PartFiles:
         if "://" in self.place:
             self._remote, self._folder = _file_system(self.place)
             return
-        folder = typed_path(place)
+        folder = typed_path(place).absolute()  # wherever the process goes
         folder.mkdir(parents=True, exist_ok=True)
         self.place = self._folder = str(folder)
         for beside in folder.glob("part-*.part"):

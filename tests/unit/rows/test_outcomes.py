@@ -1,9 +1,12 @@
 """What becomes of rows, in Parquet files of some rows each."""
 
 import asyncio
+import os
+import shutil
 from contextlib import nullcontext
 from functools import partial
 from itertools import chain
+from pathlib import Path
 
 import fsspec
 import polars
@@ -88,6 +91,31 @@ def test_what_a_smaller_call_does_not_have_is_set_aside_and_told(tmp_path):
     (aside,) = tmp_path.glob("out.earlier/part-00000.*.parquet")
     assert pyarrow.parquet.read_table(aside)["answer"].to_pylist() == ["a", "b", "c"]
     assert str(aside) in trial.report() and "earlier call" not in again
+
+
+def test_relative_names_are_those_of_the_folder_in_which_the_map_was_called(tmp_path, monkeypatch):
+    """Also where the process has gone elsewhere since, as `%cd` beside a map in the background."""
+    monkeypatch.chdir(tmp_path)
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    for name in "ab":
+        Path(f"{name}.jsonl").write_text(f'"{name}"')
+
+    def goes(row):
+        os.chdir(elsewhere)
+        return row["text"]
+
+    with Agent(Echo()) as agent:
+        done = agent.map_sync(goes, "*.jsonl", into="out")
+    assert list(done.frame["answer"]) == found(tmp_path / "out") == ["a", "b"]
+    assert not done.stopped and not list(elsewhere.iterdir())
+
+
+def test_answers_that_were_deleted_are_told_in_a_sentence(tmp_path):
+    with Agent(Echo()) as agent:
+        done = agent.map_sync("{{text}}", ["a"], into=tmp_path / "out")
+    shutil.rmtree(tmp_path / "out")
+    with pytest.raises(FatalError, match=r"out: the answers cannot be read \(No such file"):
+        _ = done.frame
 
 
 @pytest.mark.parametrize("ends", ["whole", "stopped", "failed"])
