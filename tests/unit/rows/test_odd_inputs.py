@@ -294,11 +294,11 @@ def test_of_thousands_of_columns_some_are_named():
         agent.map_sync("{{nope}}", pd.DataFrame([["x"] * 3000], columns=names))
 
 
-@pytest.mark.parametrize("library", [pd, pl])
-def test_a_function_gets_a_dict_also_of_rows_without_columns(library):
+@pytest.mark.parametrize("table", [pd.DataFrame(index=[5, 5]), pa.table({"a": [1, 2]}).select([])])
+def test_a_function_gets_a_dict_also_of_rows_without_columns(table):
     with Agent(Echo()) as agent:
-        done = agent.map_sync(lambda row: f"{row}", library.DataFrame({"a": [1]})[[]])
-    assert list(done.frame["answer"]) == ["{}"] * len(done.frame)
+        done = agent.map_sync(lambda row: f"{row}", table)
+    assert list(map(str, done.frame["answer"])) == ["{}"] * 2
 
 
 def test_an_object_with_neither_fields_nor_text_is_not_asked_about():
