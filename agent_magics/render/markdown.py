@@ -21,7 +21,9 @@ from markdown_it.tree import SyntaxTreeNode
 from agent_magics.render.formulas import find_formulas, write_formula
 from agent_magics.text.line_ends import with_newlines
 
-_SEPARATORS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x85\u2028\u2029]")
+# Control characters and line ends: a blank stands for them before a text is judged, so that none
+# is left to be taken out afterwards, which would join what stands around it.
+_SEPARATORS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 _TICKS = re.compile(r"`+")
 _PUNCTUATION = re.compile(r"[!-/:-@\[-`{-~]")
 _DEEPEST = 40  # of lists and quotations inside each other
@@ -332,7 +334,8 @@ def _words(node: SyntaxTreeNode, place: _InlineContext) -> str:
         alone = found[0] == "$" and not place.dollars
         return f"<span>{sign}</span>" if found["opens"] and not alone else sign
 
-    text = _SIGNS.sub(shown, node.content)
+    # Once more: the parser has read numbers of characters, such as that of a carriage return.
+    text = _SIGNS.sub(shown, _without_separators(node.content))
     text = _IN_LINK.sub(lambda sign: as_entities(sign[0]), text) if place.in_link else text
     return text.replace("|", "&#124;") if place.in_table else text
 
@@ -354,7 +357,7 @@ def _link(node: SyntaxTreeNode, place: _InlineContext) -> str:
 def _image(node: SyntaxTreeNode, place: _InlineContext) -> str:
     """Render an image as a link: loading the image would notify its server that it was read."""
     label = "".join(each.content for each in node.walk() if each.type in ("text", "code_inline"))
-    label = as_entities(label) or "image"
+    label = as_entities(_without_separators(label)) or "image"
     return label if place.in_link else f"&#33;{_linked(label, str(node.attrs['src']))}"
 
 

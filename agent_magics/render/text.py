@@ -24,7 +24,8 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 def to_markdown(item: Item) -> str:
     """Return a saved item as Markdown without active content, also for terminals."""
-    return _CONTROLS.sub("", _MARKDOWN[item["kind"]](item))
+    markdown: str = _MARKDOWN[item["kind"]](item)
+    return markdown
 
 
 def to_plain(item: Item) -> str:

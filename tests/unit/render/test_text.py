@@ -1,9 +1,10 @@
 """Items as Markdown and plain text: what a saved notebook shows without anything of ours."""
 
 import json
+import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agent_magics.render.blocks.display import notice_item
@@ -244,6 +245,20 @@ def test_no_mixture_of_signs_can_act(readers, words):
     check(readers, {"kind": "block", "items": evil_items(words)})
 
 
+# As such, and by their numbers, which a parser reads.
+@pytest.mark.soak
+@pytest.mark.parametrize("sign", ["\x80", "\x9b", "\x85", "\x1b", "&#13;", "&#12;"], ids=ascii)
+def test_a_sign_that_is_not_written_parts_nothing_that_would_act(readers, sign):
+    for whole in ("![x](http://x)", "[a](javascript:x)", "`<b>`", "~~~~\n```\n<b>\n~~~~"):
+        for at in range(len(whole)):
+            for item in evil_items(whole[:at] + sign + whole[at:])[:3]:
+                check(readers, item)
+    formula = "$\\href{javascript:x}{y}$"
+    for at in range(len(formula)):
+        shown = to_markdown({"kind": "text", "text": formula[:at] + sign + formula[at:]})
+        assert "\\href" not in re.sub("`.*?`", "", shown)
+
+
 def test_colours_are_for_those_who_draw_them():
     item = {
         "kind": "tool",
@@ -261,13 +276,10 @@ def test_colours_are_for_those_who_draw_them():
 
 
 @given(st.text(), st.sampled_from([to_plain, to_markdown]))
+@example("&#13;![&#13;](x)[&#12;](y) `&#13;\x85`", to_markdown)
 def test_nothing_saved_acts_on_a_terminal(words, form):
     escapes = f"{words}\x1b]0;title\x07\x1b[2J\x9b5A{words}"
-    for item in (
-        {"kind": "text", "text": escapes},
-        {"kind": "notice", "level": "info", "text": escapes},
-        tool_item(title=escapes, output=escapes, note=escapes),
-    ):
+    for item in evil_items(escapes):
         assert not {*form(item)} & {*map(chr, range(32)), *map(chr, range(0x7F, 0xA0))} - {*"\n\t"}
 
 
