@@ -14,7 +14,7 @@ from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from agent_magics.dispatch.person_code import holds_person_code
+from agent_magics.dispatch.person_code import holds_person_code, marks_person_code
 
 if TYPE_CHECKING:  # which imports more than the magics need to load
     from agent_magics.engine.channels.requests import Work
@@ -86,6 +86,26 @@ def interruptible() -> Iterator[None]:
         return
     with handling(signal.SIGINT, _Handler(previous)):
         yield
+
+
+def call_of_person(function: Callable[..., Any], *arguments: object) -> Any:
+    """Call code of the person's on the main thread; an interrupt raises in it.
+
+    Raises:
+        KeyboardInterrupt: the person interrupted, also where the code has caught that.
+    """
+    before = presses()
+    with interruptible():
+        found = _call(function, *arguments)
+    if presses() > before:
+        raise KeyboardInterrupt
+    return found
+
+
+@marks_person_code
+def _call(function: Callable[..., Any], *arguments: object) -> Any:
+    raise_if_pressed()
+    return function(*arguments)
 
 
 def uninterrupted() -> AbstractContextManager[None]:

@@ -125,7 +125,7 @@ class MapCell(Watcher):
             self._wish("stop")
             try:
                 if not (await asyncio.wait({running}, timeout=CLEAN_UP))[0]:
-                    raise KeyboardInterrupt("Interrupted by the person.") from None
+                    raise KeyboardInterrupt from None
             finally:  # also where the person presses twice
                 running.cancel()
         return running.result()

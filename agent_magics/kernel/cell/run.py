@@ -124,7 +124,7 @@ class CellRun:
         try:
             await order.acquire()
         except asyncio.CancelledError:
-            raise _stopped() from None
+            raise KeyboardInterrupt from None
 
     async def run_awaiting(
         self, prompt: str, turn_config: TurnConfig, *, background: bool = False
@@ -154,7 +154,7 @@ class CellRun:
                 except (asyncio.CancelledError, KeyboardInterrupt):
                     await asyncio.sleep(PRESSED_TWICE)
                     self.interrupted = summarise(foreground.events)
-                    raise _stopped() from None
+                    raise KeyboardInterrupt from None
         finally:
             self._clean_up()
 
@@ -179,7 +179,7 @@ class CellRun:
                 except KeyboardInterrupt:
                     sleep(PRESSED_TWICE)
                     self.interrupted = summarise(foreground.events)
-                    raise _stopped() from None
+                    raise KeyboardInterrupt from None
         finally:
             with uninterrupted():
                 self._clean_up()
@@ -359,10 +359,3 @@ class CellRun:
 def _press_stop() -> None:
     """Send SIGINT to this process, as the notebook's stop button does; ends blocking code, too."""
     os.kill(os.getpid(), signal.SIGINT)
-
-
-def _stopped() -> KeyboardInterrupt:
-    """Return the exception of an interrupted cell, with a one-line traceback."""
-    interrupt = KeyboardInterrupt("Interrupted by the person.")
-    interrupt.__dict__["_render_traceback_"] = lambda: [f"KeyboardInterrupt: {interrupt}"]
-    return interrupt

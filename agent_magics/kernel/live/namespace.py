@@ -17,7 +17,12 @@ from agent_magics.dispatch.person_code import marks_person_code
 from agent_magics.dispatch.results.output import to_tool_output
 from agent_magics.dispatch.tool import is_tool
 from agent_magics.dispatch.turn import LiveDocument, LiveResult
-from agent_magics.engine.foreground.interrupt import Stopped, presses, raise_if_pressed
+from agent_magics.engine.foreground.interrupt import (
+    Stopped,
+    call_of_person,
+    presses,
+    raise_if_pressed,
+)
 from agent_magics.engine.past.variables import maker_of, outlines
 from agent_magics.kernel.live.capture import Capture, captured, is_of_person
 from agent_magics.kernel.live.changes import WORD, Changes, RunChange, Watch
@@ -324,17 +329,21 @@ def interpolate(text: str, namespace: dict[str, Any]) -> str:
             return match[0][1:]
         expression = match[2].strip()
         try:
-            value = eval(expression, namespace)
+            return str(call_of_person(_text_of, expression, namespace))
         except (Exception, SystemExit) as error:
             raise FatalError(
                 f"{{{{{expression}}}}} in the prompt raised {clause(typed_message(error))}. "
                 r"Write \{{ for two literal braces."
             ) from error
-        return "None" if value is None else to_tool_output(value, _INTERPOLATED).text
 
     # Behind the last braces nothing ends: looking on from each "{{" there would take long.
     end = text.rfind("}}") + 2
     return _MARKER.sub(value_of, text[:end]) + text[end:]
+
+
+def _text_of(expression: str, namespace: dict[str, Any]) -> str:
+    value = eval(expression, namespace)
+    return "None" if value is None else to_tool_output(value, _INTERPOLATED).text
 
 
 def own_tools(namespace: Mapping[str, Any]) -> list[Any]:

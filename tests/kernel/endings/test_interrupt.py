@@ -177,6 +177,31 @@ def _runs(pid: int) -> bool:
     return state not in "ZX"
 
 
+@pytest.mark.parametrize("wrapper", ["", "%%time\n"], ids=["awaiting", "blocking"])
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "%%agent\nLook at {{wait_in_c()}}.\n",
+        "%%agent\nLook at {{slow}}.\n",
+        "%%agent --output wait_in_c()\nGo.\n",
+        "%%agent --map wait_in_c()\nGo.\n",
+        "%%agent --map [1] --engine wait_in_c()\nGo.\n",
+    ],
+    ids=["expression", "text of a value", "type", "rows", "engine"],
+)
+def test_an_interrupt_of_an_expression_ends_the_cell_and_asks_no_model(
+    kernel: Kernel, cell: str, wrapper: str
+) -> None:
+    assert kernel.run(scripted(repr("Hello.")) + TOOLS).status == "ok"
+    kernel.run("class Slow:\n    def __repr__(self):\n        wait_in_c()\n\nslow = Slow()\n")
+    outcome = _run_and_stop(kernel, f"{wrapper}{cell}", Place("", _printed("at work")))
+    assert outcome.outputs[-1]["text"].splitlines()[-1].endswith("Interrupted by the person.")
+    assert len(outcome.outputs[-1]["text"].splitlines()) <= 3, "no page of our own frames"
+    after = kernel.run("%%agent\nGo.\n")
+    assert (after.status, after.text.strip()) == ("ok", "Hello."), "its one answer is there still"
+    assert kernel.run(HISTORY_IS_VALID).text.split() == ["2", "valid"]
+
+
 def test_an_interrupt_stops_run_all(kernel: Kernel) -> None:
     """Cells that were sent already are not run after an interrupted one."""
     assert kernel.run(scripted("Call('sleeps')") + TOOLS).status == "ok"

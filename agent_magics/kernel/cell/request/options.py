@@ -9,6 +9,7 @@ from typing import Any
 from IPython.core import error as of_ipython
 from IPython.core.magic_arguments import MagicArgumentParser
 
+from agent_magics.engine.foreground.interrupt import call_of_person
 from agent_magics.kernel.typed_words import split_words
 from agent_magics.protocol.config import Where
 from agent_magics.protocol.errors import FatalError, short_message, typed_message
@@ -34,12 +35,16 @@ class UsageError(of_ipython.UsageError):
 @contextmanager
 def usage_errors() -> Iterator[None]:
     """Turn errors for the person into such a sentence, which may quote others: nothing of it stays
-    hidden, or acts on a terminal.
+    hidden, or acts on a terminal. An interrupt is one line, too.
     """
     try:
         yield
     except FatalError as error:
         raise UsageError(show_hidden(short_message(error))) from None
+    except KeyboardInterrupt as error:
+        line = "KeyboardInterrupt: Interrupted by the person."
+        error.__dict__["_render_traceback_"] = lambda: [line]
+        raise
 
 
 def parse_options(parser: MagicArgumentParser, line: str) -> argparse.Namespace:
@@ -122,7 +127,8 @@ def evaluate(option: str, expression: str, namespace: Mapping[str, Any], takes: 
         FatalError: it raises; the sentence says what the option takes.
     """
     try:
-        return eval(compile(expression, f"--{option}", "eval"), {**namespace})
+        code = compile(expression, f"--{option}", "eval")
+        return call_of_person(eval, code, {**namespace})
     except (Exception, SystemExit) as error:  # the person's expression may raise anything
         raise FatalError(
             f"--{option} {expression}: {typed_message(error)}; it takes {takes}."
