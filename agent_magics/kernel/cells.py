@@ -17,6 +17,7 @@ from agent_magics.kernel.cell.request.pictures import missing_pictures, read_pic
 from agent_magics.kernel.cell.request.reading import text_of
 from agent_magics.kernel.cell.run import CellRun
 from agent_magics.kernel.notebook import NotebookAgents
+from agent_magics.kernel.questions.ways import stdin_allowed
 from agent_magics.models.providers.families import tools_config
 from agent_magics.protocol.errors import FatalError, short_message
 from agent_magics.protocol.events import ToolCallCompleted
@@ -27,6 +28,15 @@ from agent_magics.tools.proposal import NAME, RUN, RUN_PROMPT
 if TYPE_CHECKING:  # fifty modules, which most kernels never use
     from agent_magics.kernel.cell.mapping import MapCell
     from agent_magics.rows.result import MapResult
+
+_NOT_BEHIND = (
+    "--background needs a cell of its own at the top level of a notebook; leave it out elsewhere, "
+    "also in a terminal, where nothing goes on between two cells."
+)
+_UNSAVED = (
+    "Where a notebook runs by itself (nbconvert, papermill), the output of a run in the background "
+    "is not saved, and the run ends with the last cell: leave out `--background` there."
+)
 
 
 class AgentCells:
@@ -43,7 +53,7 @@ class AgentCells:
     def run_blocking(self, options: Namespace, cell: str) -> None:
         """Run a ``%%agent`` cell that blocks."""
         if options.background:
-            raise FatalError("--background needs a cell of its own at the top level of a notebook.")
+            raise FatalError(_NOT_BEHIND)
         if options.map:
             mapping, asked = self._prepare_map(options, cell, blocks=True)
             self._bind_map(mapping.run_blocking(**asked), options)
@@ -61,6 +71,8 @@ class AgentCells:
 
     async def run_awaiting(self, options: Namespace, cell: str) -> None:
         """Run a ``%%agent`` cell that awaits."""
+        if options.background:
+            self._check_behind()
         if options.map:
             mapping, asked = self._prepare_map(options, cell)
             work = self._map(mapping.run(background=options.background, **asked), options)
@@ -80,6 +92,14 @@ class AgentCells:
             return
         with self._binding_interrupted(run, options):
             self._finish(await running, options)
+
+    def _check_behind(self) -> None:
+        """Refuse a run in the background where it would stand still; say where none is saved."""
+        shell = self._notebook.shell
+        if getattr(shell, "kernel", None) is None:
+            raise FatalError(_NOT_BEHIND)
+        if not stdin_allowed(shell):
+            self._notebook.publish_text(_UNSAVED)
 
     async def _run_in_order(
         self,

@@ -333,7 +333,7 @@ def interpolate(text: str, namespace: dict[str, Any]) -> str:
         except (Exception, SystemExit) as error:
             raise FatalError(
                 f"{{{{{expression}}}}} in the prompt raised {clause(typed_message(error))}. "
-                r"Write \{{ for two literal braces."
+                r"Write \{{ for two literal braces, } } for two inside an expression."
             ) from error
 
     # Behind the last braces nothing ends: looking on from each "{{" there would take long.

@@ -48,6 +48,7 @@ def test_cells_run_meanwhile(kernel: Kernel, notebook: bool) -> None:
     cell = kernel.run(CELL, notebook=notebook, allow_stdin=notebook)
     assert cell.status == "ok"
     assert "It opened." not in str(cell.items)
+    assert ("is not saved" in cell.text) is not notebook, "nbconvert would lose the output"
     assert kernel.value(f"{AGENTS}['default'].session.busy") == "True"
     kernel.client.execute("gate.set()")
     answer = _wait_for(kernel, _says("It opened."))

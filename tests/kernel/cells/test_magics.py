@@ -234,6 +234,7 @@ def test_help(kernel: Kernel) -> None:
         ("%%agent --replay missing.agent.jsonl\nGo.\n", ("no recording", "missing.agent.jsonl")),
         ("%%agent\nLook at {{no_such_name}}.\n", ("no_such_name", "NameError")),
         ("%%agent\nLook at {{1 +}}.\n", ("1 +", "SyntaxError")),
+        ("%%agent\nLook at {{ {1: {2: 3}} }}.\n", ("{1: {2: 3}}", "} } for two inside")),
         ("%agent nonsense", ("nonsense", "%agent help lists the words")),
         ("%agent statsu", ("statsu", "did you mean status?")),
         ("%agent Plot the sales", ("Plot", "A prompt stands below %%agent")),

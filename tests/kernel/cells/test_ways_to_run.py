@@ -252,6 +252,15 @@ def test_a_terminal_tells_what_a_call_does_while_it_does_it(
     child.expect(r"In \[2\]: ")
 
 
+def test_a_terminal_refuses_what_would_stand_still_at_its_prompt(
+    terminal: Callable[..., pexpect.spawn],
+) -> None:
+    child = terminal(*TURN)
+    _type_cell(child, "%%agent --background", "Use the tools.")
+    child.expect("UsageError: --background needs a cell .* also in a terminal")
+    child.expect(r"In \[2\]: ")
+
+
 def test_terminal_asks_in_the_terminal(terminal: Callable[..., pexpect.spawn]) -> None:
     child = terminal(*TURN)
     _type_cell(child, "%%agent", "Use the tools.")
