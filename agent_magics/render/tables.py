@@ -79,8 +79,15 @@ def _columns(markdown: str) -> str:
     return "\n".join(
         _GAP.join(map(_padded, line, widths, sides)).rstrip()
         for row in [*rows[:1], rule, *rows[1:]]
-        for line in zip_longest(*map(wrap, row, widths), fillvalue="")
+        for line in zip_longest(*map(_wrapped, row, widths), fillvalue="")
     )
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Return the lines of a cell; a letter that takes two columns is wrapped as two letters."""
+    is_wide = _width(text) > len(text)  # a pair may be parted, so one column is kept free
+    pairs = "".join(f"{letter}\0" if _width(letter) == 2 else letter for letter in text)
+    return [line.replace("\0", "") for line in wrap(pairs, max(1, width - is_wide))]
 
 
 def _narrowed(widths: list[int]) -> list[int]:
