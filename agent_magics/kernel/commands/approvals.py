@@ -30,8 +30,10 @@ def _listing(notebook: NotebookAgents) -> str:
     agent = notebook.agent_named()
     book = RuleBook(agent.config.cwd, agent.config.writable_roots)
     listed = _approvals_of(notebook, book)
+    if queued := ", ".join(notebook.host.queued):
+        queued = f"The next questions get these answers, until `revoke all`: {queued}."
     if not listed:
-        return "Nothing is allowed beyond the policy, and there are no rules."
+        return queued or "Nothing is allowed beyond the policy, and there are no rules."
     rows = [
         (str(n), *_approval_row(one, book, "" if name == agent.name else name))
         for n, (one, name) in enumerate(listed, 1)
@@ -42,7 +44,8 @@ def _listing(notebook: NotebookAgents) -> str:
             f"\n\n{len(book.withheld)} of the project's rules do not hold: its file is not (or no "
             "longer) the one that you trusted. `%agent approvals trust` shows them and trusts it."
         )
-    return text + "\n\n`%agent approvals revoke N` takes one back."
+    text += "\n\n`%agent approvals revoke N` takes one back."
+    return "\n\n".join(filter(None, (text, queued)))
 
 
 def _approval_row(one: Grant | Rule, book: RuleBook, agent: str = "") -> tuple[str, str, str, str]:
@@ -59,7 +62,7 @@ def _approval_row(one: Grant | Rule, book: RuleBook, agent: str = "") -> tuple[s
 
 
 def _revoke(notebook: NotebookAgents, number: int = 0) -> str:
-    """Revoke one listed grant or rule, or every lasting answer.
+    """Revoke one listed grant or rule, or every lasting answer and those that are queued.
 
     Raises:
         FatalError: there is no such number, or a file cannot be written.
@@ -68,6 +71,7 @@ def _revoke(notebook: NotebookAgents, number: int = 0) -> str:
     book = RuleBook(agent.config.cwd)
     listed = _approvals_of(notebook, book)
     if not number:
+        notebook.host.queued.clear()
         # From the last to the first, so that the numbers of rules in a file stay right.
         chosen = [
             each for each in reversed(listed) if isinstance(each[0], Grant) or each[0].by_answer

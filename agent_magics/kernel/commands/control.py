@@ -204,7 +204,7 @@ def _answer(notebook: NotebookAgents, *answers: str, unattended: bool = False) -
     """Queue answers to the next questions; ``--unattended``: only where nobody can answer."""
     if unattended and stdin_allowed(notebook.shell):
         return "You are here to answer: the next questions are put to you."
-    notebook.host.queue([*answers])
+    notebook.host.queued.extend(answers)
     return f"Answers for the next questions: {', '.join(notebook.host.queued)}."
 
 

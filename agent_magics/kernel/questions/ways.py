@@ -23,7 +23,6 @@ from agent_magics.kernel.lab.link import LabLink
 from agent_magics.kernel.live.capture import uncaptured
 from agent_magics.kernel.questions.typed_forms import type_in_form
 from agent_magics.mcp.elicitation.answers import accepted, unusable
-from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import (
     ApprovalRequested,
     ElicitationRequested,
@@ -31,7 +30,7 @@ from agent_magics.protocol.events import (
     Question,
     UserInputRequested,
 )
-from agent_magics.protocol.ops import DECISIONS, Answer, denied
+from agent_magics.protocol.ops import Answer, denied
 from agent_magics.render.visible import pretty_shortened, show_invisible, show_shortened
 
 # Seconds for a widget's report that it was drawn; more where one was drawn before, since
@@ -88,6 +87,7 @@ class NotebookHost:
     """Answers questions for runs in this kernel: by queued answers, by policy, or typed in.
 
     Attributes:
+        queued: the answers to the next questions.
         widgets_work: False once a widget was not drawn in time: this front end has none.
         widgets_seen: True once a widget was drawn.
         lab: the pages of JupyterLab that are connected.
@@ -96,7 +96,7 @@ class NotebookHost:
     def __init__(self, shell: Any, lab: LabLink | None = None) -> None:
         self._shell = shell
         self.lab = lab or LabLink(None)
-        self._beforehand: deque[str] = deque()
+        self.queued: deque[str] = deque()
         self.widgets_work = True
         self.widgets_seen = False
 
@@ -104,22 +104,6 @@ class NotebookHost:
     def drawn_limit(self) -> float:
         """The seconds to wait for a widget's report that it was drawn."""
         return PATIENCE if self.widgets_seen else DRAWN_LIMIT
-
-    def queue(self, decisions: list[str]) -> None:
-        """Queue answers for the next questions, in order.
-
-        Raises:
-            FatalError: one of them is no decision.
-        """
-        for decision in decisions:
-            if decision not in DECISIONS:
-                raise FatalError(f"{decision!r} is no answer; there are: {', '.join(DECISIONS)}.")
-        self._beforehand.extend(decisions)
-
-    @property
-    def queued(self) -> tuple[str, ...]:
-        """The queued answers."""
-        return tuple(self._beforehand)
 
     def answer(self, question: Question) -> Answer | Awaitable[Answer]:
         """Answer on a running event loop."""
@@ -143,8 +127,8 @@ class NotebookHost:
         form = question if isinstance(question, FormRequested) else None
         if form is not None and (reason := unusable(form)):
             return denied(form.question_id, reason)
-        if self._beforehand:
-            decision = self._beforehand.popleft()
+        if self.queued:
+            decision = self.queued.popleft()
             if form is not None and decision.startswith("approve"):
                 return accepted(form, by="beforehand")
             return Answer(question_id=question.question_id, decision=decision, by="beforehand")

@@ -225,6 +225,7 @@ def test_help(kernel: Kernel) -> None:
         ("%%agent --approval maybe\nGo.\n", ("maybe", "on-request")),
         ("%%agent --model\nGo.\n", ("--model needs a value; %%agent? explains it.",)),
         ("%%agent --tools reed_file\nGo.\n", ("did you mean read_file?",)),
+        ("%%agent --tools 'glob, reed_file'\nGo.\n", ("named 'reed_file'", "mean read_file?")),
         ("%%agent --max-turns many\nGo.\n", ("many",)),
         ("%%agent --max-turns 0\nGo.\n", ("max_turns", "at least 1")),
         ("%%agent --into 1x\nGo.\n", ("1x", "not a variable's name")),
@@ -398,6 +399,15 @@ def test_an_approval_can_be_taken_back(kernel: Kernel) -> None:
     kernel.run(AGENT)
     assert "1" in str(kernel.run("%agent approvals").items)
     assert kernel.run("%agent approvals revoke 1").status == "ok"
+    assert kernel.run(AGENT).tool("python")["status"] == "denied"
+
+
+def test_answers_that_wait_for_questions_are_listed_and_taken_back(kernel: Kernel) -> None:
+    _prepare(kernel, "Call('python', {'code': '1'})", DONE)
+    nothing = kernel.run("%agent approvals").text
+    kernel.run("%agent answer approve approve")
+    assert "approve, approve" in kernel.run("%agent approvals").text
+    assert kernel.run("%agent approvals revoke all").text == nothing
     assert kernel.run(AGENT).tool("python")["status"] == "denied"
 
 

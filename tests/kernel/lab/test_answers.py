@@ -386,7 +386,7 @@ def test_a_page_that_draws_nothing_is_asked_by_input(kernel: Kernel) -> None:
 
 
 def test_answers_for_when_nobody_is_there(kernel: Kernel) -> None:
-    queued = "get_ipython().magics_manager.registry['AgentMagics'].notebook.host.queued"
+    queued = "tuple(get_ipython().magics_manager.registry['AgentMagics'].notebook.host.queued)"
     kernel.run("%load_ext agent_magics")
     asked = kernel.run("%agent answer --unattended approve", allow_stdin=True)
     assert "put to you" in asked.text

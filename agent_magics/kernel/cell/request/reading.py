@@ -143,8 +143,8 @@ class CellReader:
 
 
 def _split_at_commas(names: Sequence[str] | None) -> list[str]:
-    """Split the names of ``--tools`` at commas."""
-    return [name for words in names or () for name in words.split(",") if name]
+    """Split the names of ``--tools`` at commas and blanks."""
+    return " ".join(names or ()).replace(",", " ").split()
 
 
 _BLANK_LINES = re.compile(r"\A(?:[^\S\n]*\n)+")
