@@ -32,6 +32,7 @@ from agent_magics.kernel.commands.tool_list import TOOLS
 from agent_magics.kernel.commands.usage import show_usage
 from agent_magics.kernel.commands.welcome import show_welcome
 from agent_magics.kernel.commands.words import Command, Returned, help_table
+from agent_magics.kernel.live.capture import is_of_person
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.kernel.questions.ways import stdin_allowed
 from agent_magics.kernel.typed_words import split_words, unquoted
@@ -71,6 +72,9 @@ def perform(notebook: NotebookAgents, line: str) -> Any:
     command = _command(word)
     if not command.is_verbatim:
         arguments = split_words(line)[1:]
+    gives_rights = word == "answer" or arguments[:1] == ["trust"]
+    if gives_rights and notebook.live_kernel.running and not is_of_person():
+        raise FatalError(f"%agent {word} gives rights: it is for the person, in a cell of theirs.")
     found = command.act(notebook, arguments)
     if isinstance(found, Returned):
         return found.value

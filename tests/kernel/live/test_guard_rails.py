@@ -77,6 +77,14 @@ def test_a_grant_for_all_python_covers_no_guard_rail(kernel: Kernel, word: str) 
     assert "the code starts true, which was not allowed" in _told(kernel, 2)
 
 
+@pytest.mark.parametrize("line", ["answer approve", "approvals trust", "tools trust 123456789abc"])
+def test_what_gives_rights_is_refused_in_code_of_a_model(kernel: Kernel, line: str) -> None:
+    _run(kernel, f"%agent {line}")
+    assert f"%agent {line.split()[0]} gives rights" in _told(kernel)
+    assert "gives rights" not in kernel.run(f"%agent {line}").text
+    kernel.run("%agent approvals revoke all")
+
+
 def test_a_cell_that_blocks_asks_too(kernel: Kernel) -> None:
     code = "import os\nprint(os.system('true'))"
     outcome = _run(kernel, code, answers=["y", "n"], wrapper="%%time\n")
