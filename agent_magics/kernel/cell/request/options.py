@@ -22,7 +22,7 @@ _OF_MAPS = ("ask_above", "parts", "batch", "engine")
 _NOT_IN_MAPS = ("plan", "prompt", "new", "tools", "max_turns", "sandbox")
 
 
-class UsageError(of_ipython.UsageError):
+class UsageError(of_ipython.UsageError):  # type: ignore[misc] # it has no types
     """An error that is shown as one sentence, and sent as an error: IPython prints its own kind on
     stderr, where `nbval --nbval-lax` takes the cell for one that ended well.
     """
