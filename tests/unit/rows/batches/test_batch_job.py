@@ -115,10 +115,13 @@ def test_a_batch_that_another_one_left_no_room_is_sent_again(tmp_path, monkeypat
     both, met = asyncio.Barrier(2), set()
 
     async def create_together(self, file_id, token):
-        if token not in met:
-            met.add(token)
-            await both.wait()
-        return await create(self, file_id, token)
+        if token in met:
+            return await create(self, file_id, token)
+        met.add(token)
+        await both.wait()
+        created = await create(self, file_id, token)
+        await both.wait()  # or the one could end before the other has begun
+        return created
 
     async def see_late(self, token, batch):
         while batch.is_full and self._running() - {token}:
