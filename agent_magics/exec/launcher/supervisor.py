@@ -290,7 +290,9 @@ class _Supervisor:
     def _end_grace(self) -> None:
         """Kill what is left, unless it cleans up and the machine is too busy to be soon done."""
         now = time.monotonic()
-        if now < self._kill_at_latest and any(map(is_at_work, self._tree())):
+        # Twice: one that was seen asleep may have been woken by the end of one that is seen next.
+        looks = self._tree() * 2
+        if now < self._kill_at_latest and any(map(is_at_work, looks)):
             self._kill_at = now + _LAST_MOMENT
         else:
             self._kill()
