@@ -20,7 +20,7 @@ from typing import IO, Any, AnyStr, NamedTuple, TypeAlias, TypeVar
 from agent_magics.files.beneath import real_path
 from agent_magics.files.paths import is_folder, typed_path
 from agent_magics.files.plain_files import open_plain
-from agent_magics.protocol.errors import FatalError, short_message, typed_message
+from agent_magics.protocol.errors import FatalError, clause, short_message, typed_message
 
 BATCH = 500
 _MOST_IN_LINE = 64 << 20  # bytes or characters; a file may be one line of any length
@@ -296,7 +296,7 @@ def _read_csv(file: IO[bytes], delimiter: str = ",") -> Rows:
             _check_names(lines.fieldnames or ())
             yield from in_batches(_row_of_csv(row, delimiter) for row in lines)
         except csv.Error as error:
-            raise ValueError(NO_CSV.format(line=lines.line_num + 1, error=error)) from None
+            raise ValueError(NO_CSV.format(line=lines.line_num + 1, error=clause(error))) from None
 
 
 def _row_of_csv(row: Mapping[str | Any, str | Any], delimiter: str) -> dict[str, Any] | Broken:

@@ -233,7 +233,8 @@ def on_loop(agent, work):
 def notebook_of(own, *others):
     """Return what stands for a notebook with these agents."""
     agents = {each.name: each for each in (own, *others)}
-    return SimpleNamespace(agent_named=lambda: own, agents=agents)
+    host = SimpleNamespace(queued=[])
+    return SimpleNamespace(agent_named=lambda: own, agents=agents, host=host)
 
 
 def test_those_of_every_agent_are_listed_and_stopped():

@@ -30,7 +30,8 @@ class NotebookPrompts:
     code: str
 
     def uses(self, prompt: str) -> bool:
-        """Return whether a cell contains `prompt`, in the white space of `prompt_key`."""
+        """Return whether a cell contains `prompt`, whatever its white space."""
+        prompt = prompt_key(prompt)
         return any(_fits(cell, prompt) for cell in self.cells) or words_of(prompt) in self.code
 
 
