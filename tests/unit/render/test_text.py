@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from agent_magics.render.blocks.display import notice_item
 from agent_magics.render.markdown import code_span
 from agent_magics.render.tables import table
-from agent_magics.render.text import to_markdown, to_plain
+from agent_magics.render.text import _MARKDOWN, to_markdown, to_plain
 from tests.support.pages.readers import Page
 
 EVIL = "<script>press()</script> ![x](http://x) [a](javascript:x) `<b>"
@@ -213,7 +213,29 @@ def evil_items(words):
             "explanation": words,
             "steps": [{"id": "1", "description": words, "status": "pending"}],
         },
+        {"kind": "text", "text": "", "sources": [{"title": words, "url": f"http://x/{words}"}]},
+        {"kind": "reasoning", "text": words, "left_out": 0},
+        {
+            "kind": "changes",
+            "files": [{"path": words, "change": words, "added": 1, "removed": 0, "note": words}],
+            "diff": words,
+            "runs": [words],
+            "notes": [words],
+        },
+        {
+            "kind": "table",
+            "columns": [{"name": words}],
+            "rows": [[words]],
+            "total": 1,
+            "width": 1,
+        },
+        {**USAGE, "cost": words},
+        {"kind": "group", "title": words, "items": [{"kind": "text", "text": words}]},
     ]
+
+
+def test_words_stand_in_every_kind_of_item():
+    assert {each["kind"] for each in evil_items("x")} == {*_MARKDOWN} - {"block"}
 
 
 def check(readers, item):
@@ -223,7 +245,7 @@ def check(readers, item):
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("number", range(len(evil_items(""))))
 @pytest.mark.parametrize("words", [EVIL, f"```\n{EVIL}", f"a\n\n{EVIL}", f"x`\n\n```\n```\n{EVIL}"])
 def test_no_words_of_a_model_or_a_tool_can_act(readers, number, words):
     check(readers, evil_items(words)[number])
