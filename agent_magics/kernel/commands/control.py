@@ -74,7 +74,8 @@ def perform(notebook: NotebookAgents, line: str) -> Any:
         arguments = split_words(line)[1:]
     gives_rights = word == "answer" or arguments[:1] == ["trust"]
     if gives_rights and notebook.live_kernel.running and not is_of_person():
-        raise FatalError(f"%agent {word} gives rights: it is for the person, in a cell of theirs.")
+        given = " ".join([word, *arguments[:1]])
+        raise FatalError(f"%agent {given} gives rights: it is for the person, in a cell of theirs.")
     found = command.act(notebook, arguments)
     if isinstance(found, Returned):
         return found.value

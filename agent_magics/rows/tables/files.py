@@ -42,7 +42,10 @@ NO_FORMAT = (
 )
 MORE = "its line has more values than there are columns: a value with {delimiter!r} needs quotes"
 TWICE = "more than one column is called {name!r}"
-NO_CSV = "the row in line {line} is no CSV ({error}): a quote inside of quotes has to stand twice"
+NO_CSV = (
+    "the row in line {line} is no CSV ({error}): a quote inside of quotes has to stand twice; mend "
+    "it, or read the file with pandas and give the table"
+)
 NOT_UTF8 = "the names of its columns are not UTF-8 text ({name!r})"
 NO_FILE = "There is no file {path}."
 _CLOSED = (

@@ -80,7 +80,7 @@ def test_a_grant_for_all_python_covers_no_guard_rail(kernel: Kernel, word: str) 
 @pytest.mark.parametrize("line", ["answer approve", "approvals trust", "tools trust 123456789abc"])
 def test_what_gives_rights_is_refused_in_code_of_a_model(kernel: Kernel, line: str) -> None:
     _run(kernel, f"%agent {line}")
-    assert f"%agent {line.split()[0]} gives rights" in _told(kernel)
+    assert f"%agent {' '.join(line.split()[:2])} gives rights" in _told(kernel)
     assert "gives rights" not in kernel.run(f"%agent {line}").text
     kernel.run("%agent approvals revoke all")
 
