@@ -115,6 +115,6 @@ class TurnStop:
         if self.error is not None:
             return
         self.error = error
-        inside = {task for other, task in self._watched if not id.startswith(f"{other}.")}
-        for task in inside - {asyncio.current_task()}:
+        others = {task for other, task in self._watched if not id.startswith(f"{other}.")}
+        for task in others - {asyncio.current_task()}:
             task.cancel()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # fifty modules, which most kernels never use
     from agent_magics.kernel.cell.mapping import MapCell
     from agent_magics.rows.result import MapResult
 
-_NOT_BEHIND = (
+_NO_BACKGROUND = (
     "--background needs a cell of its own at the top level of a notebook; leave it out elsewhere, "
     "also in a terminal, where nothing goes on between two cells."
 )
@@ -53,7 +53,7 @@ class AgentCells:
     def run_blocking(self, options: Namespace, cell: str) -> None:
         """Run a ``%%agent`` cell that blocks."""
         if options.background:
-            raise FatalError(_NOT_BEHIND)
+            raise FatalError(_NO_BACKGROUND)
         if options.map:
             mapping, asked = self._prepare_map(options, cell, blocks=True)
             self._bind_map(mapping.run_blocking(**asked), options)
@@ -72,7 +72,7 @@ class AgentCells:
     async def run_awaiting(self, options: Namespace, cell: str) -> None:
         """Run a ``%%agent`` cell that awaits."""
         if options.background:
-            self._check_behind()
+            self._check_background()
         if options.map:
             mapping, asked = self._prepare_map(options, cell)
             work = self._map(mapping.run(background=options.background, **asked), options)
@@ -93,11 +93,11 @@ class AgentCells:
         with self._binding_interrupted(run, options):
             self._finish(await running, options)
 
-    def _check_behind(self) -> None:
+    def _check_background(self) -> None:
         """Refuse a run in the background where it would stand still; say where none is saved."""
         shell = self._notebook.shell
         if getattr(shell, "kernel", None) is None:
-            raise FatalError(_NOT_BEHIND)
+            raise FatalError(_NO_BACKGROUND)
         if not stdin_allowed(shell):
             self._notebook.publish_text(_UNSAVED)
 

@@ -379,12 +379,14 @@ class Job:
         """Return the questions of the next batch, and kept answers; on a thread, for its time."""
         try:
             positions, rows = next(batches, ((), []))
+        except FatalError as error:
+            self._unread = error
         except BaseException as error:  # of the generator or library that the rows come from
-            unread = FatalError(NOT_READ.format(error=typed_message(error)))
-            unread.__cause__ = error
-            self._unread = error if isinstance(error, FatalError) else unread
-            return [], {}
-        return self._entries(positions, rows)
+            self._unread = FatalError(NOT_READ.format(error=typed_message(error)))
+            self._unread.__cause__ = error
+        else:
+            return self._entries(positions, rows)
+        return [], {}
 
     def _entries(
         self, positions: Sequence[int], rows: Sequence[Row]

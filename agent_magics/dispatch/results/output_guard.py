@@ -44,17 +44,15 @@ class Overflow:
         return f"{self.shown:,} of {self.total:,} shown; {how}."
 
 
-def require_at_least(minimum: int, **values: int | None) -> None:
-    """Check that each given number is a whole one, and at least `minimum`; None is skipped.
+def require_at_least(minimum: int, kind: Any = int | None, **values: Any) -> None:
+    """Check that each value is a whole number of at least `minimum`, or None unless `kind` is int.
 
     Raises:
         RespondToModel: it is not; the sentence names it.
     """
+    require(kind, **values)
     for name, value in values.items():
-        if value is None:
-            continue
-        require(int, **{name: value})
-        if value < minimum:
+        if value is not None and value < minimum:
             raise RespondToModel(f"{name} is {value}, but has to be at least {minimum}.")
 
 
@@ -91,8 +89,7 @@ class OutputGuard:
 
     def __post_init__(self) -> None:
         """Check what a call by hand, too, may give."""
-        require(int, offset=self.offset)
-        require_at_least(0, offset=self.offset)
+        require_at_least(0, int, offset=self.offset)
         require_at_least(
             1, limit=self.limit, max_results=self.max_results, max_files=self.max_files
         )

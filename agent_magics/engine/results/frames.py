@@ -164,13 +164,15 @@ _FITS: dict[str, Callable[[Any], bool]] = {
 }
 
 
-HALF = 1 << 63  # of the whole numbers of 64 bits
+def has_64_bits(value: int) -> bool:
+    """Tell whether a column of 64-bit integers can hold a whole number."""
+    return -(1 << 63) <= value < 1 << 63
 
 
 def _integers(pd: Any, values: list[Any]) -> Any:
     whole = [None if value is None else int(value) for value in values]
     # JSON's numbers have no bound, and pandas would make others of those that it cannot hold.
-    if not all(value is None or -HALF <= value < HALF for value in whole):
+    if not all(value is None or has_64_bits(value) for value in whole):
         return _objects(pd, whole)
     return pd.array(whole, dtype="Int64" if None in whole else "int64")
 

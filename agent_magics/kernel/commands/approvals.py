@@ -30,8 +30,7 @@ def _listing(notebook: NotebookAgents) -> str:
     agent = notebook.agent_named()
     book = RuleBook(agent.config.cwd, agent.config.writable_roots)
     listed = _approvals_of(notebook, book)
-    if queued := ", ".join(notebook.host.queued):
-        queued = f"The next questions get these answers, until `revoke all`: {queued}."
+    queued = _queued_text(notebook)
     if not listed:
         return queued or "Nothing is allowed beyond the policy, and there are no rules."
     rows = [
@@ -46,6 +45,11 @@ def _listing(notebook: NotebookAgents) -> str:
         )
     text += "\n\n`%agent approvals revoke N` takes one back."
     return "\n\n".join(filter(None, (text, queued)))
+
+
+def _queued_text(notebook: NotebookAgents) -> str:
+    queued = ", ".join(notebook.host.queued)
+    return queued and f"The next questions get these answers, until `revoke all`: {queued}."
 
 
 def _approval_row(one: Grant | Rule, book: RuleBook, agent: str = "") -> tuple[str, str, str, str]:

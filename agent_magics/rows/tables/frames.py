@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from agent_magics.engine.results.frames import HALF, series_of
+from agent_magics.engine.results.frames import has_64_bits, series_of
 from agent_magics.rows.tables.columns import COST, ERROR, TOKENS, Column, as_text
 
 KINDS = {ERROR: "string", TOKENS: "integer", COST: "number"}
@@ -130,7 +130,7 @@ def _plain(kind: str, values: list[Any]) -> list[Any]:
 
 
 def _in_range(value: int | None) -> int | None:
-    return value if value is None or -HALF <= value < HALF else None
+    return value if value is None or has_64_bits(value) else None
 
 
 _MAKERS: dict[str, Callable[[Mapping[str, str], Mapping[str, list[Any]], Any], Any]] = {

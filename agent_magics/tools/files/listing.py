@@ -53,8 +53,9 @@ def list_dir(
     guard = OutputGuard(detail_level, offset, limit)
     require_at_least(1, max_depth=max_depth)
     require(Sort, sort=sort)
+    require(str | None, pattern=pattern)
     start, shown, rights = begin_walk(path, ctx)
-    goes_down = recursive or "/" in str(pattern or "").removeprefix("./").rstrip("/")
+    goes_down = recursive or "/" in (pattern or "").removeprefix("./").rstrip("/")
     listing = list_folder(
         start,
         shown,

@@ -64,8 +64,7 @@ def grep_files(
     """
     most = MAX_RESULTS if max_results is None else max_results
     guard = OutputGuard(max_results=most, max_files=most)
-    require(int, context=context)
-    require_at_least(0, context=context)
+    require_at_least(0, int, context=context)
     require(OutputMode, output_mode=output_mode)
     require(str, pattern=pattern)
     start, shown, rights = begin_walk(path, ctx)

@@ -277,8 +277,7 @@ async def call_graph(
     """
     require(str, name_path=name_path)
     require(Direction, direction=direction)
-    require(int, depth=depth)
-    require_at_least(1, depth=depth)
+    require_at_least(1, int, depth=depth)
     if depth > _MOST_DEPTH:
         raise RespondToModel(f"depth is {depth}, but has to be from 1 to {_MOST_DEPTH}.")
     named = await find_one(name_path, path, ctx)

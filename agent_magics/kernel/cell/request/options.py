@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from IPython.core import error as of_ipython
+from IPython.core import error as ipython_error
 from IPython.core.magic_arguments import MagicArgumentParser
 
 from agent_magics.engine.foreground.interrupt import call_of_person
@@ -22,7 +22,7 @@ _OF_MAPS = ("ask_above", "parts", "batch", "engine")
 _NOT_IN_MAPS = ("plan", "prompt", "new", "tools", "max_turns", "sandbox")
 
 
-class UsageError(of_ipython.UsageError):  # type: ignore[misc] # it has no types
+class UsageError(ipython_error.UsageError):  # type: ignore[misc] # it has no types
     """An error that is shown as one sentence, and sent as an error: IPython prints its own kind on
     stderr, where `nbval --nbval-lax` takes the cell for one that ended well.
     """

@@ -1,7 +1,7 @@
 """Records cells anew: a live model's answers replace the recorded ones, all of a cell or none."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from agent_magics.exec.temporary_files import scratch_folder
 from agent_magics.models.recordings.format import (
     BY_HAND,
     Header,
+    RecordedTurn,
     Recording,
     prompt_key,
     read_recording,
@@ -110,13 +111,18 @@ class Rerecording:
             take.staged.unlink(missing_ok=True)
 
 
+def with_what_follows(turns: Sequence[RecordedTurn], prompts: set[str]) -> set[str]:
+    """Return `prompts`, those of the sub-agents of their turns, and the requests for summaries."""
+    found = with_sub_agents(turns, prompts)
+    return found | {prompt_key(f"{SUMMARY_OF} {prompt}") for prompt in found}
+
+
 def _lines_of(recording: Recording, prompt: str) -> set[int]:
     """Return the line numbers of all turns of `prompt` and of its sub-agents, with the summaries
     requested in them.
     """
     turns = turns_of(recording.exchanges)
-    prompts = with_sub_agents(turns, {prompt})
-    prompts |= {prompt_key(f"{SUMMARY_OF} {each}") for each in prompts}
+    prompts = with_what_follows(turns, {prompt})
     return {each.line for turn in turns if turn.prompt in prompts for each in turn.exchanges}
 
 

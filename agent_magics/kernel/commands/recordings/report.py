@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from agent_magics.engine.context.compaction import PROMPT as SUMMARY_OF
 from agent_magics.files.paths import typed_path
+from agent_magics.kernel.cell.request.rerecording import with_what_follows
 from agent_magics.kernel.commands.recordings.notebook_prompts import (
     NotebookPrompts,
     prompts_of_notebook,
@@ -15,18 +15,11 @@ from agent_magics.models.recordings.format import (
     Exchange,
     RecordedTurn,
     Recording,
-    prompt_key,
     read_recording,
     turns_of,
 )
 from agent_magics.models.recordings.redaction import personal_paths, prompt_hider
-from agent_magics.models.recordings.text import (
-    calls_of,
-    differences,
-    ending_of,
-    is_whole,
-    with_sub_agents,
-)
+from agent_magics.models.recordings.text import calls_of, differences, ending_of, is_whole
 from agent_magics.models.recordings.writing import recording_beside_notebook, rewrite
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span, fenced
@@ -145,8 +138,7 @@ def _unused(recording: Recording, prompts: NotebookPrompts) -> list[RecordedTurn
     """Return the turns of other prompts, and failed or stopped ones that another one repeats."""
     turns = turns_of(recording.exchanges)
     answered = {turn.prompt for turn in turns if is_whole(turn)}
-    used = with_sub_agents(turns, {turn.prompt for turn in turns if prompts.uses(turn.prompt)})
-    used |= {prompt_key(f"{SUMMARY_OF} {prompt}") for prompt in used}
+    used = with_what_follows(turns, {turn.prompt for turn in turns if prompts.uses(turn.prompt)})
     return [
         turn
         for turn in turns
