@@ -38,6 +38,13 @@ class CallLock:
                 return
             place.admitted.set()
 
+    def _exclude(self, place: "QueuePlace") -> None:
+        place.shared = False
+        if place.admitted.is_set():
+            self._queue.remove(place)
+            place.admitted.clear()
+            self._queue.insert(sum(each.admitted.is_set() for each in self._queue), place)
+
     def _leave(self, place: "QueuePlace") -> None:
         self._queue.remove(place)
         self._admit()
@@ -58,12 +65,7 @@ class QueuePlace:
 
     def exclude(self) -> None:
         """Make the place exclusive; one that was admitted goes behind the others that were."""
-        self.shared = False
-        if self.admitted.is_set():
-            queue = self._lock._queue
-            queue.remove(self)
-            self.admitted.clear()
-            queue.insert(sum(each.admitted.is_set() for each in queue), self)
+        self._lock._exclude(self)
 
     async def wait(self) -> None:
         """Wait until the place is admitted."""
