@@ -28,8 +28,8 @@ def is_amount(value: object, *, least: float) -> bool:
 class Budgets:
     """The budgets of one map; None is none.
 
-    What is in flight counts as much as what an answer has cost so far, so that a budget is kept
-    and not passed by all requests that are under way.
+    What is in flight counts as much as a question that took tokens has cost so far, so that a
+    budget is kept and not passed by all requests that are under way.
 
     Attributes:
         max_cost: USD.
@@ -65,17 +65,16 @@ class Budgets:
             return f"the first {progress.asked} questions all failed ({example})"
         if progress.in_flight:
             return ""  # what it costs is not known yet; see `must_wait`
-        if used_up := self._used_up(progress):
-            return used_up
-        if self.max_cost is not None and progress.unpriced:
-            return "max_cost cannot be kept: the price of this model is not known"
-        return ""
+        return self._used_up(progress)
 
     def must_wait(self, progress: Progress) -> bool:
-        """Return whether one more question could pass a budget; those in flight decide it."""
+        """Return whether one more question could pass a budget; those in flight decide it.
+
+        Until one has told what it takes, one is asked at a time: those that fail at once tell none.
+        """
         if (self.max_cost, self.max_tokens) == (None, None):
             return False
-        if not progress.asked:
+        if not (progress.paid or progress.answered):
             return progress.in_flight > 0
         return self._used_up(progress) != ""
 
@@ -85,9 +84,11 @@ class Budgets:
         One formula for both of its callers: a map whose question neither may be asked nor ends it
         would wait for ever.
         """
-        asked, more = max(progress.asked, 1), progress.in_flight + 1
+        if self.max_cost is not None and progress.unpriced:
+            return "max_cost cannot be kept: the price of this model is not known"
+        paid, more = max(progress.paid, 1), progress.in_flight + 1
         for name, spent, limit, shown in self._spent(progress):
-            if limit is not None and spent + spent * more / asked > limit:
+            if limit is not None and spent + spent * more / paid > limit:
                 return f"{name}={limit:g} is reached ({shown} spent)"
         return ""
 

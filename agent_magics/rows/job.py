@@ -551,6 +551,7 @@ class Job:
         progress, cost = self.progress, answer.spent
         progress.asked += 1
         progress.answered += answer.error is None
+        progress.paid += bool(answer.tokens or cost)
         progress.usage += answer.usage
         progress.cost += cost or 0.0
         progress.unpriced += cost is None

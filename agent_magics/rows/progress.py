@@ -30,6 +30,7 @@ class Progress:
         unasked: rows that were read and not asked, since the map ended.
         asked: questions that were answered or given up.
         answered: questions with an answer.
+        paid: questions that took tokens or money.
         in_flight: questions that wait for their answer.
         usage: the tokens that this call took.
         cost: the USD that it took, as far as that is known.
@@ -47,6 +48,7 @@ class Progress:
     unasked: int = 0
     asked: int = 0
     answered: int = 0
+    paid: int = 0
     in_flight: int = 0
     usage: Usage = Usage()
     cost: float = 0.0
@@ -104,6 +106,7 @@ class Progress:
             errors=retried.errors,
             asked=self.asked + retried.asked,
             answered=self.answered + retried.answered,
+            paid=self.paid + retried.paid,
             usage=self.usage + retried.usage,
             cost=self.cost + retried.cost,
             unpriced=self.unpriced + retried.unpriced,

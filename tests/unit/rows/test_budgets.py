@@ -9,7 +9,7 @@ from typing import Literal
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agent_magics import Agent
@@ -20,7 +20,7 @@ from agent_magics.rows.budgets import HOPELESS, Budgets
 from agent_magics.rows.job import SAMPLE, Job
 from agent_magics.rows.planning import Watcher
 from agent_magics.rows.progress import BAD_ROW, Progress
-from tests.support.rows.echo import Echo
+from tests.support.rows.echo import INPUT, OUTPUT, Echo
 from tests.support.rows.keeping import map_keeping
 
 NOTEBOOKS = Path(__file__).parents[3] / "notebooks"
@@ -101,7 +101,7 @@ def test_a_map_that_has_ended_does_not_wait_for_its_deadline(max_errors):
 
 
 ROWS = [f"row {number}" for number in range(150)]
-ROW = 0.0011  # USD
+ROW, TOKENS = 0.0011, INPUT + OUTPUT  # USD and tokens of one
 
 
 @settings(max_examples=25)
@@ -143,7 +143,8 @@ def test_whatever_is_kept_no_more_than_the_limit_is_spent_before_somebody_is_ask
 @given(st.integers(1, 300), st.integers(1, 300), st.integers(-2, 2), st.floats(1e-6, 10))
 def test_a_map_with_nothing_in_flight_asks_or_ends(asked, tokens, beside, cost):
     """It would wait for ever: also where one more question just fits into the budget."""
-    progress = Progress(asked=asked, answered=asked, usage=Usage(tokens * asked), cost=cost * asked)
+    counts = dict.fromkeys(("asked", "answered", "paid"), asked)
+    progress = Progress(**counts, usage=Usage(tokens * asked), cost=cost * asked)
     fits = tokens * (asked + 1)
     budgets = (
         Budgets(max_tokens=fits),
@@ -154,6 +155,46 @@ def test_a_map_with_nothing_in_flight_asks_or_ends(asked, tokens, beside, cost):
     assert not budgets[0].reached(progress)
     for each in budgets:
         assert bool(each.reached(progress)) == each.must_wait(progress)
+
+
+class Late(Echo):
+    """Answers after all that fail, which do so at once."""
+
+    async def stream(self, request):
+        events = [event async for event in super().stream(request)]
+        for _ in range(10):
+            await asyncio.sleep(0)
+        for event in events:
+            yield event
+
+
+@settings(max_examples=12)
+@given(
+    st.sets(st.sampled_from(ROWS)) | st.integers(0, 149).map(lambda count: set(ROWS[:count])),
+    st.integers(0, 160).map(lambda count: count + 0.5),
+    st.sampled_from([1, 20, None]),
+)
+@example(set(ROWS[:1]), 5.5, None)
+@example(set(ROWS[1::2]), 5.5, None)
+def test_a_budget_is_kept_whatever_fails_and_when(fails, limit, concurrency):
+    """But for one question, which alone tells what one takes; `limit` counts questions."""
+
+    def say(prompt):
+        if prompt in fails:
+            raise Fault("No.", reason="no")
+        return prompt
+
+    def spend(name, **budget):
+        options = {"ask_above": None, "concurrency": concurrency, **budget}
+        with Agent(Late(say, name)) as agent:
+            return agent.map_sync("{{text}}", ROWS, **options)
+
+    priced = spend("gpt-5.5", max_cost=ROW * limit)
+    counted = spend("a", max_tokens=round(TOKENS * limit))
+    for done, asked in ((priced, priced.cost / ROW), (counted, counted.progress.tokens / TOKENS)):
+        assert asked <= max(limit, 1) + 1e-6
+        assert done.stopped or round(asked) == len(ROWS) - len(fails)
+    assert spend("a", max_cost=limit).progress.answered <= 1
 
 
 def test_what_ends_a_hopeless_map_is_an_error_of_its_questions():
