@@ -5,7 +5,6 @@ Of a question it makes the key by which its answer is kept.
 
 import base64
 import json
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from datetime import date, time
@@ -27,9 +26,9 @@ from agent_magics.protocol.items import Content, ContentPart, InputImage, InputT
 from agent_magics.rows.asking import RowPlace
 from agent_magics.rows.tables.files import Broken, FileJudge, any_path, judged_path
 from agent_magics.rows.tables.sources import Names, Row, is_image
+from agent_magics.text.braces import split_at_braces
 from agent_magics.text.brief import first_of
 
-_MARKER = re.compile(r"(\\?)\{\{(.+?)\}\}", re.DOTALL)
 _IMAGES = {b"\x89PNG": "png", b"\xff\xd8\xff": "jpeg", b"GIF8": "gif", b"RIFF": "webp"}
 _MISSING_TYPES = ("NAType", "NaTType")
 _NUMPY_TIMES = ("datetime64", "timedelta64")
@@ -117,21 +116,11 @@ class Template:
 
     def __init__(self, text: str, judge: FileJudge = any_path) -> None:
         self._judge = judge
-        pieces, end = [""], 0
-        columns: list[str] = []
-        # Behind the last braces nothing ends: looking on from each "{{" there would take long.
-        for found in _MARKER.finditer(text, 0, text.rfind("}}") + 2):
-            pieces[-1] += text[end : found.start()]
-            end = found.end()
-            if found[1]:
-                pieces[-1] += found[0][1:]
-                continue
-            columns.append(found[2].strip())
-            pieces.append("")
-        pieces[-1] += text[end:]
+        # The text, in which the values take the odd places.
+        self._parts = split_at_braces(text)
+        columns = [name.strip() for name in self._parts[1::2]]
         self.names = tuple(dict.fromkeys(columns))
-        # The text with a gap after each piece but the last, and whose value belongs into each gap.
-        self._parts = [part for piece in pieces for part in (piece, "")][:-1]
+        # Whose value belongs into each of those.
         self._gaps = [(2 * gap + 1, self.names.index(name)) for gap, name in enumerate(columns)]
 
     def fill(self, row: Row) -> Content:

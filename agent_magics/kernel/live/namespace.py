@@ -32,8 +32,8 @@ from agent_magics.kernel.live.tasks import contained
 from agent_magics.kernel.live.tools import LiveTools
 from agent_magics.protocol.errors import FatalError, RespondToModel, clause, typed_message
 from agent_magics.protocol.events import NamespaceChanged, VariablesKnown
+from agent_magics.text.braces import split_at_braces
 
-_MARKER = re.compile(r"(\\?)\{\{(.+?)\}\}", re.DOTALL)
 # The most characters of one expression in a prompt; larger values belong in the kernel.
 _INTERPOLATED = 10_000
 _KEPT = re.compile(r"\b_r[1-9]\d*\b")
@@ -323,22 +323,17 @@ def interpolate(text: str, namespace: dict[str, Any]) -> str:
     Raises:
         FatalError: an expression raises; the message names it.
     """
-
-    def value_of(match: re.Match[str]) -> str:
-        if match[1]:
-            return match[0][1:]
-        expression = match[2].strip()
+    pieces = split_at_braces(text)
+    for place in range(1, len(pieces), 2):
+        expression = pieces[place].strip()
         try:
-            return str(call_of_person(_text_of, expression, namespace))
+            pieces[place] = str(call_of_person(_text_of, expression, namespace))
         except (Exception, SystemExit) as error:
             raise FatalError(
                 f"{{{{{expression}}}}} in the prompt raised {clause(typed_message(error))}. "
                 r"Write \{{ for two literal braces, } } for two inside an expression."
             ) from error
-
-    # Behind the last braces nothing ends: looking on from each "{{" there would take long.
-    end = text.rfind("}}") + 2
-    return _MARKER.sub(value_of, text[:end]) + text[end:]
+    return "".join(pieces)
 
 
 def _text_of(expression: str, namespace: dict[str, Any]) -> str:

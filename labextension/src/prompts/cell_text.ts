@@ -11,7 +11,7 @@ export interface Piece {
 const FIRST = /^\s*(?:%%(?!agent\b)\w[^\n]*\n)*(%%agent(?!\S)[^\n]*)/;
 /** As the kernel divides the line: a space of another kind is part of a word. */
 const WORDS = /"[^"]*"|'[^']*'|[^ \t\r]+/g;
-const EXPRESSION = /(\\?)\{\{[\s\S]+?\}\}/g;
+const EXPRESSION = /\\\{\{|\{\{[\s\S]+?\}\}/g;
 
 /** Whether a cell of this text is an agent's: its text is prose then. */
 export function isPrompt(source: string): boolean {
@@ -43,7 +43,7 @@ export function codePieces(source: string): Piece[] {
   // Behind the last braces nothing ends: looking on from each "{{" there would take long.
   const last = source.lastIndexOf('}}') + 2;
   for (const found of source.slice(end, Math.max(end, last)).matchAll(EXPRESSION)) {
-    if (found[1] === '') {
+    if (found[0] !== '\\{{') {
       const from = end + found.index;
       pieces.push({ from, to: from + found[0].length, kind: 'expression' });
     }

@@ -13,14 +13,15 @@ test('a cell is a prompt by its first line, also below another cell magic', () =
 });
 
 test('options and expressions are code, and nothing else is', () => {
-  const source = '%%agent --into "my x" -m gpt\nLook at {{ df.head() }}, not \\{{this}} --so.';
+  const source = '%%agent --into "my x" -m gpt\nLook at {{ df.head() }}, not \\{{this}} --so, \\{{ {{x}}.';
   assert.deepEqual(code(source), [
     ['magic', '%%agent'],
     ['option', '--into'],
     ['value', '"my x"'],
     ['option', '-m'],
     ['value', 'gpt'],
-    ['expression', '{{ df.head() }}']
+    ['expression', '{{ df.head() }}'],
+    ['expression', '{{x}}']
   ]);
   assert.deepEqual(codePieces('x = "{{df}}"'), []);
 });
