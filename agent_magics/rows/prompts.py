@@ -94,7 +94,7 @@ def read_prompt(given: Given, columns: Sequence[str] | None, judge: FileJudge = 
     if callable(given):
         _check_once(columns or (), columns or ())  # a row is a dict of all
         return FunctionPrompt(given)
-    template = Template(given, judge)
+    template = Template(given, judge, columns or ())
     if columns is None:
         return template
     _check_once(template.names, columns)
@@ -110,15 +110,20 @@ def read_prompt(given: Given, columns: Sequence[str] | None, judge: FileJudge = 
 class Template:
     r"""Text with ``{{column}}``; ``\{{`` stands for two braces.
 
+    Args:
+        text: the text.
+        judge: see `read_prompt`.
+        known: columns whose names may begin or end in blanks, which are left out of others.
+
     Attributes:
         names: the columns, in the order in which the text names them.
     """
 
-    def __init__(self, text: str, judge: FileJudge = any_path) -> None:
+    def __init__(self, text: str, judge: FileJudge = any_path, known: Sequence[str] = ()) -> None:
         self._judge = judge
         # The text, in which the values take the odd places.
         self._parts = split_at_braces(text)
-        columns = [name.strip() for name in self._parts[1::2]]
+        columns = [each if each in known else each.strip() for each in self._parts[1::2]]
         self.names = tuple(dict.fromkeys(columns))
         # Whose value belongs into each of those.
         self._gaps = [(2 * gap + 1, self.names.index(name)) for gap, name in enumerate(columns)]

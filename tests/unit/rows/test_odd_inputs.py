@@ -237,6 +237,8 @@ def test_a_map_is_a_loop_over_the_rows(case, loop):
 # What the columns are called, of which the second is asked about, and its name in the prompt.
 NAMES = {
     "blanks": (["x", "a b"], "a b"),
+    "blanks around": (["x", " a"], " a"),
+    "one but for blanks": (["a", " a"], " a"),
     "letters": (["x", "größe"], "größe"),
     "dots": (["x", "place.city"], "place.city"),
     "braces": (["x", "{a} b"], "{a} b"),
@@ -273,7 +275,7 @@ def test_a_column_may_have_any_name(case, library, loop):
         (["a", "a"], "{{a}}", "more than one such column"),
         ([1, "1"], "{{1}}", "more than one such column"),
         (["a", "a"], lambda row: row["a"], "more than one such column"),
-        ([" a "], "{{ a }}", "no such column"),
+        ([" a "], "{{a}}", "no such column; there are: ' a '"),
         (["{a}"], "{{{a}}}", "no such column; there are: '{a}'"),
         (["a"], "{{b}}", "no such column; there are: 'a'"),
         (["a"], "a", "names no column"),
