@@ -133,14 +133,14 @@ def _opened(rows: Any, judge: FileJudge) -> Source:
     if hasattr(rows, "__arrow_c_stream__"):
         return _of_arrow_stream(rows)
     if isinstance(rows, str | PurePath):
-        return _stream(file_batches(str(rows), judge))
+        return _stream(itertools.chain.from_iterable(file_batches(str(rows), judge)))
     # A table of another library yields the names of its columns.
     is_table = isinstance(getattr(rows, "columns", None), Iterable)
     if isinstance(rows, Mapping | bytes) or is_table or not isinstance(rows, Iterable):
         raise FatalError(NO_ROWS.format(kind=type(rows).__name__))
     if isinstance(rows, Sequence):
         return _of_list(rows)
-    return _stream(in_batches(iter(rows)))
+    return _stream(iter(rows))
 
 
 # -- lists and streams -----------------------------------------------------------------------------
@@ -162,10 +162,11 @@ def _of_list(rows: Sequence[Any], library: str = "") -> Held:
     return Held(library, _columns_of(itertools.islice(rows, BATCH)), len(rows), read)
 
 
-def _stream(batches: Iterator[list[Row]], library: str = "") -> RowStream:
-    first = next(filter(None, batches), [])
+def _stream(rows: Iterator[Row]) -> RowStream:
+    batches = in_batches(rows)  # small files share one, and with it their columns
+    first = next(batches, [])
     count = None if first else 0
-    return RowStream(library, _columns_of(first), itertools.chain([first], batches), count)
+    return RowStream("", _columns_of(first), itertools.chain([first], batches), count)
 
 
 def _columns_of(rows: Iterable[Any]) -> tuple[str, ...]:

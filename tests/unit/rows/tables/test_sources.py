@@ -11,7 +11,7 @@ import lzma
 import os
 import re
 import zipfile
-from itertools import product
+from itertools import chain, islice, product
 from pathlib import Path
 
 import dask.dataframe
@@ -193,6 +193,19 @@ def test_no_rows_are_left_out_after_a_part_without_any(kind, sizes, tmp_path):
         done = agent.map_sync("{{text}}", IN_PARTS[kind](tables), into=tmp_path / "out")
     assert pyarrow.parquet.read_table(tmp_path / "out")["answer"].to_pylist() == texts
     assert not done.stopped and done.progress.done == done.progress.rows == len(texts)
+
+
+@pytest.mark.parametrize("sizes", [(1,) * 9, (2, 0, 7), (499, 1, 5), (500, 1), (501,)], ids=str)
+def test_the_first_rows_show_the_columns_in_however_many_files_they_are(sizes, tmp_path):
+    rows = [{"text": "x", f"of {number}": 1} for number in range(sum(sizes))]
+    rest = iter(rows)
+    for number, size in enumerate(sizes):
+        part = "".join(f"{json.dumps(row)}\n" for row in islice(rest, size))
+        (tmp_path / f"{number}.jsonl").write_text(part)
+    columns = open_source(rows).columns
+    assert open_source(tmp_path).columns == open_source(iter(rows)).columns == columns
+    assert open_source(tmp_path, hold=True).columns == columns
+    assert [*chain(*open_source(tmp_path).batches(None))] == rows
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow", "dicts", "objects"])
