@@ -78,12 +78,16 @@ def answered(
 
 
 def _pandas(table: Any) -> Any:
-    """Return a pyarrow table as pandas': with the same types whether or not values are missing."""
+    """Return a pyarrow table as pandas': with the same types whether or not values are missing.
+
+    Lists are none of its objects, which Dask writes as text.
+    """
     import pandas as pd  # noqa: PLC0415 - heavy, and the caller has it
     import pyarrow as pa  # noqa: PLC0415
 
     types = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
-    return table.to_pandas(types_mapper=types.get)
+    types |= {each: pd.ArrowDtype(each) for each in table.schema.types if pa.types.is_list(each)}
+    return table.to_pandas(types_mapper=types.get, date_as_object=False)
 
 
 class PartitionFiles(Parts):

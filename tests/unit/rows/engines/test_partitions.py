@@ -1,19 +1,21 @@
 """A map over the partitions of a Dask frame, which stay with the workers that hold them."""
 
 import asyncio
+import datetime
 import json
 import os
 import threading
 from dataclasses import dataclass
 from types import SimpleNamespace
 
+import dask
 import dask.dataframe as dd
 import pandas as pd
 import pytest
 
 from agent_magics import Agent
 from agent_magics.protocol.errors import FatalError
-from agent_magics.rows.engines.partition_answers import SPAN, PartitionFiles
+from agent_magics.rows.engines.partition_answers import SPAN, CollectedPartitions, PartitionFiles
 from agent_magics.rows.engines.partitions import Partitions
 from agent_magics.rows.outcomes import Outcome
 from agent_magics.rows.tables.columns import AnswerColumns
@@ -142,6 +144,53 @@ def test_parts_are_written_by_partition(client, tmp_path):
     assert list(there["answer"][:-1]) == list(table()["text"][50:298])
     lengths = list(frame.map_partitions(len).compute())
     assert lengths[0] == 0 and list(there["row"]) == [n for each in lengths for n in range(each)]
+
+
+# Type, an answer of it, and what a frame has for it.
+VALUES = [
+    (int, "3", 3),
+    (bool, "true", True),
+    (float, "0.5", 0.5),
+    (str, "word", "word"),
+    (datetime.date, '"9999-12-31"', pd.Timestamp("9999-12-31")),
+    (datetime.datetime, '"2024-02-29T01:02:03"', pd.Timestamp("2024-02-29 01:02:03")),
+    (list[str], '["a", "ü"]', ["a", "ü"]),
+    (list[int], "[1, 2]", [1, 2]),
+    (list[datetime.date], '["2024-02-29"]', ["2024-02-29"]),
+    (list[bool], "[]", []),
+    (dict[str, int], '{"a": 1}', '{"a": 1}'),
+]
+
+
+@pytest.mark.parametrize("into", [False, True], ids=["memory", "into"])
+@pytest.mark.parametrize(("kind", "answer", "value"), VALUES, ids=lambda each: str(each)[:30])
+def test_values_keep_their_types_in_a_frame_and_all_partitions_have_the_same(
+    kind, answer, value, into, tmp_path
+):
+    columns = AnswerColumns(kind)
+
+    async def collect():
+        sink = CollectedPartitions(columns, Partitions(rows, engine))
+        if into:
+            sink = PartitionFiles(tmp_path, columns, b"a map")
+        for number in range(3):
+            sink.expect(number, 1)
+        sink.put(0, Outcome(columns.read(answer)))
+        sink.put(SPAN, Outcome(None, "no"))
+        sink.put(2 * SPAN, Outcome(columns.read(answer)))
+        await sink.close()
+        return sink.frame()
+
+    rows = dd.from_pandas(table(3), npartitions=3)
+    engine = SimpleNamespace(client=SimpleNamespace(asynchronous=True), name="")
+    with dask.config.set(scheduler="synchronous"):
+        frame = asyncio.run(collect())
+        parts = [frame.partitions[number].compute() for number in range(3)]
+        failed = frame[~frame["error"].isna()].compute()
+    assert all(dict(part.dtypes) == dict(frame.dtypes) for part in parts)
+    first, missing, last = (part["answer"].to_list()[0] for part in parts)
+    assert first == last == value and pd.isna(missing)
+    assert failed["error"].to_list() == ["no"]
 
 
 def test_files_of_no_partition_are_a_frame_without_rows(tmp_path):
