@@ -112,24 +112,22 @@ def _decide_strictly(
     effort = Effort()
     try:
         commands = [argv, *loose_commands_of(argv, effort)]
-        starts = [_command_at(words, at) for words in commands for at in words_that_run(words)]
-        effort.spend(len(starts) * len(strict))
+        starts = [
+            words[at : at + _LONGEST_COMPARED] for words in commands for at in words_that_run(words)
+        ]
+        effort.spend(2 * len(starts) * len(strict))
+        forms = [form for words in starts for form in _forms_of(words)]
     except TooLongToJudge:
         # One of the rules may match, so the person is asked.
         return RuleDecision("prompt", strict[0])
     return strictest(
-        [
-            rule
-            for rule in strict
-            if rule in everywhere or any(rule.words_matched(words) for words in (argv, *starts))
-        ]
+        [rule for rule in strict if rule in everywhere or any(map(rule.words_matched, forms))]
     )
 
 
-_LONGEST_PATTERN = 50  # limit of compared words
+_LONGEST_COMPARED = 51  # words: one more than a pattern may have
 
 
-def _command_at(words: Sequence[str], at: int) -> list[str]:
-    """Return the command that begins with word `at`, its program without folder."""
-    command = [program_of(words[at]), *words[at + 1 : at + _LONGEST_PATTERN]]
-    return without_global_options(command)
+def _forms_of(words: Sequence[str]) -> list[Sequence[str]]:
+    """Return a command as it is written, and its program without folder and git's own options."""
+    return [words, without_global_options([program_of(words[0]), *words[1:]])]

@@ -137,6 +137,7 @@ def _end_word(commands: list[list[str]], word: str | None) -> None:
 
 
 _UNQUOTED = re.compile(r"[^\s'\"\\#>;&|()`<]+")
+_DESCRIPTOR = re.compile(r"\d+|\{\w+\}")  # before a redirection
 _INSIDE = {
     "'": re.compile(r"[^']*"),
     '"': re.compile(r'(?:[^"\\]++|\\.)*+', re.DOTALL),
@@ -147,7 +148,8 @@ class LooseLexer:
     """Splits any shell script well enough for searching it.
 
     Attributes:
-        commands: its simple commands, each with the operator that joins it to the one before.
+        commands: its simple commands, each with the operator that joins it to the one before; what
+            they read (`<x`, `<<<x`) follows their own words, wherever it stands.
         nested: the texts of substitutions inside double quotes.
     """
 
@@ -159,8 +161,10 @@ class LooseLexer:
         self._at = 0
         self._word: list[str] | None = None
         self._words: list[str] = []
+        self._inputs: list[str] = []
+        self._next_to = self._words  # where the next word goes
+        self._behind: list[int] = []  # where another command begins, to some shells
         self._joined_by = ""
-        self._skip_word = False  # the target of a redirection
 
     def run(self) -> None:
         """Fill `commands` and `nested`.
@@ -190,8 +194,8 @@ class LooseLexer:
         elif character == "#" and self._word is None:
             end = self._script.find("\n", self._at)
             self._at = len(self._script) if end < 0 else end
-        elif character == ">":
-            self._redirection()
+        elif character in "<>":
+            self._redirection(character)
         elif character == "#":
             self._put(character)
         else:
@@ -224,33 +228,34 @@ class LooseLexer:
         if following != "\n":
             self._put(following)
 
-    def _redirection(self) -> None:
-        if self._word is not None and "".join(self._word).isdigit():
+    def _redirection(self, sign: str) -> None:
+        if self._word is not None and _DESCRIPTOR.fullmatch("".join(self._word)):
             self._word = None
         self._end_word()
-        while self._script[self._at : self._at + 1] in (">", "|", "&"):
+        while self._script[self._at : self._at + 1] in ("<", ">", "|", "&"):
             self._at += 1
-        self._skip_word = True
+        self._next_to = self._inputs if sign == "<" else []
 
     def _separator(self, character: str) -> None:
-        if character == "<" and self._script[self._at : self._at + 1] != "(":
+        following = self._script[self._at : self._at + 1]
+        if character == "&" and following == ">" and (self._word or self._words):
             self._end_word()
+            self._behind.append(len(self._words))  # bash's &>; sh ends the command here
             return
-        doubled = character in "&|" and self._script[self._at : self._at + 1] == character
+        doubled = character in "&|" and following == character
         self._at += doubled
         self._end_command(character * 2 if doubled else character)
 
     def _end_word(self) -> None:
         if self._word is not None:
-            word, self._word = "".join(self._word), None
-            if not self._skip_word:
-                self._words.append(word)
-            self._skip_word = False
+            self._next_to.append("".join(self._word))
+            self._word, self._next_to = None, self._words
 
     def _end_command(self, joiner: str) -> None:
         self._end_word()
-        self._skip_word = False
-        if self._words:
-            self.commands.append((self._joined_by, self._words))
-            self._joined_by = joiner
-        self._words = []
+        if words := [*self._words, *self._inputs]:
+            self.commands.append((self._joined_by, words))
+            for at in self._behind:
+                self.commands += [(self._joined_by, words[at:])] if words[at:] else []
+            self._words, self._inputs, self._behind, self._joined_by = [], [], [], joiner
+        self._next_to = self._words

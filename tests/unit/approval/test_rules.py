@@ -197,12 +197,25 @@ def test_a_rule_for_a_shell_s_file_allows_it(book):
         "git -c alias.p='!sh -c \"git push\"' p",
         "git -c alias.a=push -c alias.p='a -u' p",
         "bash -c 'timeout 5 git -c alias.p=push p'",
+        "bash -c '</dev/null git push'",
+        "bash -c 'ls; sudo <<<x git <y push'",
     ],
 )
 @pytest.mark.parametrize("decision", ["forbid", "prompt"])
 def test_a_strict_rule_finds_its_command_anywhere(book, line, decision):
     held = book(rule("command", ["git", "push"], decision) + rule("command", ["git"], "allow"))
     assert said(held, line)[0] == decision
+
+
+WRITTEN = ["./deploy.sh", "bin/deploy now", "/opt/deploy", "git -C ../x push", "git --bare"]
+
+
+@pytest.mark.parametrize("words", WRITTEN)
+@pytest.mark.parametrize("line", ["{}", "sudo {}", "bash -c '{} -v'", "timeout 5 sh -c 'ls;{}'"])
+def test_a_strict_rule_finds_words_as_it_writes_them(book, line, words):
+    held = book(rule("command", words.split(), "forbid"))
+    assert said(held, line.format(words)) == ("forbid", "default")
+    assert said(held, line.format("git push")) is None
 
 
 @pytest.mark.parametrize(

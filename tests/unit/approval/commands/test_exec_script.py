@@ -216,6 +216,8 @@ def searched(script):
             list(zip(("", "&&", "||", "|", ";", "&", "\n"), "abcdefg", strict=True)),
         ),
         ("2>x a >y b <z", [("", ["a", "b", "z"])]),
+        ("a &>x b", [("", ["a", "b"]), ("", ["b"])]),  # to bash, to sh
+        ("a &>x", [("", ["a"])]),
         ("a # b\nc#d", [("", ["a"]), ("\n", ["c#d"])]),
         ("a $'b' \"", [("", ["a", "b", ""])]),
         ("(a $(b) `c`)", [("", ["a", "$"]), ("(", ["b"]), (")", ["c"])]),
@@ -224,6 +226,26 @@ def searched(script):
 def test_any_script_is_cut_into_commands(script, commands):
     found = searched(script).commands
     assert found == [(joiner, list(words)) for joiner, words in commands]
+
+
+# Every form of a redirection, with the descriptor that may stand in front of it.
+REDIRECTIONS = [
+    *("<x", "0<x", "< x", "<&0", "<&-", "<>x", "<<<x", "<<< 'a b'", "<<E", "<<-E", "{fd}<x"),
+    *(">x", ">>x", ">|x", ">&2", "2>&1", "2> x", "2>&-", "&>x", "&>>x", "{fd}>x", "2>&1<x"),
+]
+
+
+@pytest.mark.parametrize("form", REDIRECTIONS)
+def test_a_redirection_stands_anywhere_in_a_command_and_is_no_word_of_it(form, tmp_path):
+    (tmp_path / "x").touch()
+    words = ["set", "--", "a", "b"]
+    for at in range(len(words) + 1):
+        line = " ".join([*words[:at], form, *words[at:]])
+        script = f'{line}\nE\nprintf %s "$*"'
+        done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True)
+        assert done.stdout == b"a b", "it is one to bash"
+        found = searched(script).commands[0][1]
+        assert found[:4] == words and len(found) < 6, "what is read may follow"
 
 
 def test_substitutions_in_double_quotes_are_scripts_of_their_own():
