@@ -100,15 +100,22 @@ def reaches_what_is_kept(
     pieces = (piece for words in commands for word in words for piece in names_in(word))
     pieces = (piece for piece in pieces if piece and "\0" not in piece)
     names = {name for piece in pieces for name in (piece, expanded(piece))}  # a shell's, or not
-    folders = {cwd}
-    for words in commands:
-        if words[0] == "cd" and len(names) <= _MOST_WORDS:
-            folders |= {os.path.join(folder, expanded(words[-1])) for folder in folders}
+    folders = folders_of(commands, cwd)
     if len(names) > _MOST_WORDS or len(folders) > _MOST_FOLDERS:
         return True  # too many to look at
     paths = {os.path.join(folder, name) for folder in folders for name in names} | folders
     follows = any(_FOLLOWS_LINKS.match(word) for words in commands for word in words)
     return any(_leads_out(path, writable, is_kept, follows) for path in paths)
+
+
+def folders_of(commands: Sequence[Sequence[str]], cwd: str) -> set[str]:
+    """Return the folders in which commands may run: `cwd`, and where a `cd` among them may lead."""
+    folders = {cwd}
+    for words in commands:
+        if words[0] in ("cd", "pushd") and len(folders) <= _MOST_FOLDERS:
+            target = expanded(words[-1] if words[1:] else "~")
+            folders |= {os.path.join(folder, target) for folder in folders}
+    return folders
 
 
 def names_in(word: str) -> Iterator[str]:

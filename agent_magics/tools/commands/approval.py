@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +19,17 @@ from agent_magics.approval.commands.classification import (
     classify_command,
     place_of,
 )
+from agent_magics.approval.commands.danger import loose_commands_of
+from agent_magics.approval.commands.destructive import expanded
 from agent_magics.approval.commands.identity import (
     find_program,
+    folders_of,
     identity_of_command,
     names_in,
     reaches_what_is_kept,
     runs_only_itself,
 )
-from agent_magics.approval.commands.place import TooLongToJudge
+from agent_magics.approval.commands.place import Effort, TooLongToJudge
 from agent_magics.approval.commands.prefixes import may_be_offered, propose_prefix
 from agent_magics.approval.commands.safe import programs_of, reading_commands
 from agent_magics.approval.commands.script import commands_of, is_shell
@@ -49,6 +52,7 @@ _LONGEST_COMMAND = 512 * 1024
 # What may name a file in a command, however a shell parses it.
 _WORD = re.compile(r"[^\s'\"<>|;&()=,:`$]+")
 _MOST_NAMES = 5_000  # some 30 ms
+_MOST_STEPS = 50_000  # some 60 ms
 _NO_PATH = "\0"  # no rule can allow it
 
 Permissions = str | Mapping[str, Any]
@@ -169,10 +173,16 @@ def _forbidden_reads(command: Sequence[str], cwd: Path, ctx: ToolContext) -> Ite
     The sandbox enforces the rule where it can; this reports it beforehand, and where the sandbox
     cannot. With too many words to look at, it asks.
     """
-    words = dict.fromkeys(_WORD.findall(" ".join(command)))
-    names = (name for word in words for name in names_in(word))
-    pieces = dict.fromkeys(islice(names, _MOST_NAMES))
-    paths = dict.fromkeys(os.path.normpath(os.path.join(cwd, piece)) for piece in pieces)
+    commands, is_whole = [command], True
+    try:
+        commands += loose_commands_of(command, Effort(_MOST_STEPS))
+    except TooLongToJudge:
+        is_whole = False
+    words = dict.fromkeys((*_WORD.findall(" ".join(command)), *chain(*commands)))
+    names = (form for word in words for name in names_in(word) for form in {name, expanded(name)})
+    folders = folders_of(commands, str(cwd))
+    found = (os.path.join(folder, name) for name in names for folder in folders)
+    paths = dict.fromkeys(map(os.path.normpath, islice(found, _MOST_NAMES)))
     named = [path for path in paths if os.path.exists(path)]
     real = list(map(real_path, named))
     status_of(ctx).note_reads(real_path(ctx.cwd), real_path(cwd), *real)  # a glob names no file
@@ -180,7 +190,7 @@ def _forbidden_reads(command: Sequence[str], cwd: Path, ctx: ToolContext) -> Ite
     for path in dict.fromkeys((*named, *real)):
         if judge.is_withheld(path):
             yield Action(ActionKind.READ, shown_path(path, ctx.cwd), subject=path)
-    if next(names, None) is not None and judge.forbids_any:
+    if judge.forbids_any and not (is_whole and next(found, None) is None):
         reason = "it has too many words to see whether one names a file that a rule forbids to read"
         yield Action(
             ActionKind.READ_DENIED, "a command of very many words", reason, subject=_NO_PATH

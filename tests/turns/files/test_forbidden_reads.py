@@ -349,9 +349,46 @@ def test_a_command_that_names_a_forbidden_file_is_refused(tmp_path, monkeypatch,
     assert "Refused: a rule forbids" in output.text and SECRET not in output.text
 
 
+# How the words of a command name "own data/pay, 1=a.csv"; the home is the folder "own data".
+SPELT = [
+    *("cat 'own data/pay, 1=a.csv'", "cat o'wn data/pa'y', 1=a.csv'", "cat ~/'pay, 1=a.csv'"),
+    *("cat own\\ data/pay,\\ 1=a.csv", 'cat "own data/pay, 1=a.csv"', 'cat "$HOME/pay, 1=a.csv"'),
+    *(
+        'cat "${HOME}"/pay,\\ 1=a.csv',
+        'cat "$PWD/own data/pay, 1=a.csv"',
+        "cd&& cat pay,\\ 1=a.csv",
+    ),
+    *(
+        "cat <own' data/pay, 1=a.csv'",
+        "(cd ~; cat 'pay, 1=a.csv')",
+        ": ~; cat ~+/own\\ data/pay,' 1'=a.csv",
+    ),
+    "cd 'own data'; cd ..; cd -P o'wn data'; cat pay,' 1=a.csv'",
+    *("sh -c \"cat 'own data/pay, 1=a.csv'\"", ["cat", "own data/pay, 1=a.csv"]),
+]
+
+
+@pytest.mark.parametrize("line", SPELT, ids=range(len(SPELT)))
+def test_a_forbidden_file_is_named_by_the_words_that_a_shell_reads(tmp_path, monkeypatch, line):
+    monkeypatch.setenv("AGENT_MAGICS_TIER", "0")
+    monkeypatch.setenv("HOME", str(tmp_path / "own data"))
+    (tmp_path / "own data").mkdir()
+    (tmp_path / "own data/pay, 1=a.csv").write_text(SECRET, encoding="utf-8")
+    rule_for(tmp_path, "own data/*.csv")
+    tool_name = "shell_command" if isinstance(line, str) else "shell"
+    with Agent(
+        ScriptedModel([]), [tool_name], cwd=tmp_path, on_question=lambda question: "approve"
+    ) as agent:
+        output = agent.call_sync(tool_name, {"command": line})
+    assert "Refused: a rule forbids" in output.text and SECRET not in output.text
+
+
 @pytest.mark.parametrize(("policy", "says"), [("on-request", "denied"), ("never", "Refused")])
-def test_a_command_of_too_many_words_is_asked_about_where_a_rule_forbids(tmp_path, policy, says):
-    (tmp_path / "pay.csv").write_text(SECRET, encoding="utf-8")
+@pytest.mark.parametrize("much", ["words", "commands"])
+def test_a_command_of_too_many_words_is_asked_about_where_a_rule_forbids(
+    tmp_path, policy, says, much
+):
+    (tmp_path / "pay roll.csv").write_text(SECRET, encoding="utf-8")
     asked = []
     with Agent(
         ScriptedModel([]),
@@ -360,11 +397,13 @@ def test_a_command_of_too_many_words_is_asked_about_where_a_rule_forbids(tmp_pat
         approval=policy,
         on_question=lambda question: asked.append(question) or "deny",
     ) as agent:
-        line = f"true {' '.join(f'w{number}' for number in range(6_000))}; cat pay.csv"
+        numbers = " ".join(f"w{number}" for number in range(6_000))
+        line = f"true {numbers}; " if much == "words" else ":\n" * 50_000
+        line += "cat 'pay roll.csv'"
         assert SECRET in agent.call_sync("shell_command", {"command": line}).text
         rule_for(tmp_path, "*.txt", "prompt")
         assert SECRET in agent.call_sync("shell_command", {"command": line}).text
-        rule_for(tmp_path, "pay.csv")
+        rule_for(tmp_path, "pay roll.csv")
         output = agent.call_sync("shell_command", {"command": line})
     assert says in output.text and SECRET not in output.text
     assert all("too many words" in each.reason and each.scopes == () for each in asked)
