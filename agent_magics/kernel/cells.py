@@ -1,12 +1,10 @@
 """Runs ``%%agent`` cells: in order, in the background, with a plan first, or over rows."""
 
 import asyncio
-import keyword
 from argparse import Namespace
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-from unicodedata import normalize
 
 from agent_magics.app import Agent
 from agent_magics.engine.results.run import RunResult
@@ -135,7 +133,6 @@ class AgentCells:
     # -- how a cell begins and ends ----------------------------------------------------------------
 
     def _prepare(self, options: Namespace, cell: str) -> tuple[CellRun, str]:
-        _check_into(options)
         known = self._notebook.agents.get(options.name or self._notebook.settings.name)
         workspace = None if known is None or options.new else known.config.cwd
         reader = self._notebook.cell_reader
@@ -266,7 +263,6 @@ class AgentCells:
     ) -> "tuple[MapCell, dict[str, Any]]":
         from agent_magics.kernel.cell import mapping  # noqa: PLC0415 - as above
 
-        _check_into(options)
         namespace = self._notebook.shell.user_ns
         agent = self._notebook.agent_named(options.name)
         asked = {
@@ -311,16 +307,6 @@ def _pictures(
 
 def _at_work(agent: Agent) -> str:
     return f"Agent {agent.name!r} is at work; wait for it, or use another one (--name)."
-
-
-def _check_into(options: Namespace) -> None:
-    """Check the variable's name, and write it as Python does where code names it."""
-    name = options.into
-    if name is None:
-        return
-    options.into = normalize("NFKC", name)
-    if not name.isidentifier() or keyword.iskeyword(options.into):
-        raise FatalError(f"--into {name}: not a variable's name, such as df.")
 
 
 def is_to_run(result: RunResult) -> bool:

@@ -29,7 +29,7 @@ interface Given extends Place {
 
 /** What the first line says of an option; null where it says nothing. */
 export function optionIn(source: string, name: OptionName): string | null {
-  const value = givenIn(source, name).pop()?.value; // the last one holds
+  const value = givenIn(source, name).pop()?.value; // the kernel refuses more than one
   return value ? source.slice(value.from, value.to).replace(/^(["'])(.*)\1$/, '$2') : null;
 }
 

@@ -202,6 +202,27 @@ def test_help(kernel: Kernel) -> None:
 # -- misuse --------------------------------------------------------------------------------------
 
 
+SHADOWING = """
+from agent_magics.kernel.cell.request.options import parse_options
+from agent_magics.protocol.errors import FatalError
+
+
+def is_bound(name):
+    try:
+        return parse_options(MAGICS.agent.parser, f"--into {name}").into == name
+    except FatalError:
+        return False
+"""
+
+
+def test_no_answer_takes_the_place_of_what_the_shell_has_bound(kernel: Kernel) -> None:
+    _prepare(kernel)
+    assert kernel.run("1 + 1\n!true\nMAGICS = " + MAGICS + SHADOWING).status == "ok"
+    names = "{*get_ipython().user_ns_hidden, *vars(__import__('builtins'))}"
+    assert kernel.value(f"[name for name in {names} if is_bound(name)]") == "[]"
+    assert kernel.value("is_bound('df')") == "True"
+
+
 @pytest.mark.parametrize(
     ("cell", "words"),
     [
@@ -230,6 +251,8 @@ def test_help(kernel: Kernel) -> None:
         ("%%agent --max-turns 0\nGo.\n", ("max_turns", "at least 1")),
         ("%%agent --into 1x\nGo.\n", ("1x", "not a variable's name")),
         ("%%agent --into class\nGo.\n", ("class", "not a variable's name")),
+        ("%%agent --into print\nGo.\n", ("--into print: Python or IPython uses this name",)),
+        ("%%agent --model a --plan --model=b\nGo.\n", ("--model is given twice; give it once.",)),
         ("%%agent\n", ("empty",)),
         ("%%agent\n   \n", ("empty",)),
         ("%%agent --replay missing.agent.jsonl\nGo.\n", ("no recording", "missing.agent.jsonl")),

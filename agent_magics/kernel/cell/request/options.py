@@ -1,10 +1,13 @@
 """Parses the options on the first line of a ``%%agent`` cell, and evaluates those that are code."""
 
 import argparse
+import builtins
+import keyword
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+from unicodedata import normalize
 
 from IPython.core import error as ipython_error
 from IPython.core.magic_arguments import MagicArgumentParser
@@ -18,8 +21,22 @@ from agent_magics.settings.table import settings_in
 from agent_magics.text.brief import meant
 
 _REFUSED = re.compile(r"""(["']).*?\1(?=$| \()""")
+# What IPython and Python bind in every namespace, and we do beside it (`_agent`, `_r7`).
+_OF_SHELL = re.compile(
+    r"In|Out|get_ipython|exit|quit|_{1,3}|_i{1,3}|_[iod]h|_[ir]?\d+|_exit_code|_agent|__\w+__"
+)
 _OF_MAPS = ("ask_above", "parts", "batch", "engine")
 _NOT_IN_MAPS = ("plan", "prompt", "new", "tools", "max_turns", "sandbox")
+
+
+class _Options(argparse.Namespace):
+    """Options while a parser reads them: it sets the default of each, then what is given."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        before = vars(self).get(name)
+        if before is not None and before is not False:
+            raise FatalError(f"{_flag(name)} is given twice; give it once.")
+        super().__setattr__(name, value)
 
 
 class UsageError(ipython_error.UsageError):  # type: ignore[misc] # it has no types
@@ -52,17 +69,18 @@ def parse_options(parser: MagicArgumentParser, line: str) -> argparse.Namespace:
 
     Raises:
         FatalError: a word of it is no option; the message says which one may be meant, or where a
-            prompt belongs.
+            prompt belongs. Or an option is given twice, or has a value that it does not take.
     """
-    options: argparse.Namespace
     parser.exit_on_error = False  # so that the sentence is ours
     try:
-        options, unknown = parser.parse_known_args(split_words(line))
+        found, unknown = parser.parse_known_args(split_words(line), _Options())
     except argparse.ArgumentError as error:
         raise FatalError(_misused(parser, error)) from None
     if not unknown:
+        options = argparse.Namespace(**vars(found))
         _check_values(options)
         _check_beside_map(options)
+        _check_into(options)
         return options
     words = " ".join(unknown)
     if not unknown[0].startswith("-"):
@@ -100,18 +118,31 @@ def _check_values(options: argparse.Namespace) -> None:
     for name, value in vars(options).items():
         words = value if isinstance(value, list) else [value]
         if all(isinstance(word, str) and not word.strip(" ,") for word in words):
-            option = f"--{name.replace('_', '-')}"
-            raise FatalError(f"{option} is empty; give it a value, or leave it out.")
+            raise FatalError(f"{_flag(name)} is empty; give it a value, or leave it out.")
 
 
 def _check_beside_map(options: argparse.Namespace) -> None:
     """Refuse options that would do nothing, with ``--map`` or without it."""
     for name in _NOT_IN_MAPS if options.map else _OF_MAPS:
         if getattr(options, name) not in (None, False):
-            option = f"--{name.replace('_', '-')}"
-            raise FatalError(
-                f"{option} does not go with --map." if options.map else f"{option} needs --map."
-            )
+            needs = "does not go with" if options.map else "needs"
+            raise FatalError(f"{_flag(name)} {needs} --map.")
+
+
+def _check_into(options: argparse.Namespace) -> None:
+    """Check the variable's name, and write it as Python does where code names it."""
+    given = options.into
+    if given is None:
+        return
+    options.into = name = normalize("NFKC", given)
+    if not given.isidentifier() or keyword.iskeyword(name):
+        raise FatalError(f"--into {given}: not a variable's name, such as df.")
+    if hasattr(builtins, name) or _OF_SHELL.fullmatch(name):
+        raise FatalError(f"--into {given}: Python or IPython uses this name; choose another one.")
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def evaluate(option: str, expression: str, namespace: Mapping[str, Any], takes: str) -> Any:

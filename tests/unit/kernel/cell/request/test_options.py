@@ -1,4 +1,6 @@
 import argparse
+import builtins
+import keyword
 
 import pytest
 from IPython.core.magic_arguments import MagicArgumentParser
@@ -76,3 +78,36 @@ def test_a_setting_that_no_cell_takes_is_told_with_its_place(name: str) -> None:
 )
 def test_a_value_is_what_stands_between_its_quotes(line: str, name: str, value: object) -> None:
     assert getattr(parse_options(PARSER, line), name) == value
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.dest)
+def test_an_option_that_is_given_twice_is_told(option: argparse.Action) -> None:
+    long = next(name for name in option.option_strings if name.startswith("--"))
+    values = [""] if option.nargs == 0 else [*(option.choices or "03")][:2]
+    for first in option.option_strings:
+        for second in option.option_strings:
+            for value in values:
+                line = f"{first} {values[0]} {second} {value}"
+                assert _said(line) == f"{long} is given twice; give it once."
+
+
+NOT_TO_BIND = (
+    *("In", "Out", "get_ipython", "exit", "quit", "open", "_", "__", "___", "_1", "_23"),
+    *("_i", "_ii", "_iii", "_i7", "_ih", "_oh", "_dh", "_agent", "_r7"),
+    *("__name__", "__builtins__", "__doc__", "_exit_code", "ﬁlter"),
+    *(name for name in vars(builtins) if not keyword.iskeyword(name)),
+)
+
+
+def test_a_name_that_later_cells_need_is_not_bound() -> None:
+    for name in NOT_TO_BIND:
+        wanted = f"--into {name}: Python or IPython uses this name; choose another one."
+        assert _said(f"--into {name}") == _said(f"--map df --into={name}") == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "bound"),
+    [("df", "df"), ("_x", "_x"), ("_r", "_r"), ("inn", "inn"), ("out", "out"), ("ﬁt", "fit")],
+)
+def test_any_other_name_is_bound(name: str, bound: str) -> None:
+    assert parse_options(PARSER, f"--into {name}").into == bound
