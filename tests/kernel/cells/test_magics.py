@@ -227,6 +227,7 @@ def test_no_answer_takes_the_place_of_what_the_shell_has_bound(kernel: Kernel) -
     ("cell", "words"),
     [
         ("%%agent --aproval never\nGo.\n", ("--aproval", "did you mean --approval?")),
+        ("%%agent --max 3\nGo.\n", ("--max", "--max-turns, --max-tokens, --max-cost.")),
         ("%%agent --xyz=1\nGo.\n", ("--xyz", "--approval", "%%agent? explains")),
         ("%%agent --help\nGo.\n", ("--help", "%%agent? explains")),
         ("%%agent --batch\nGo.\n", ("--batch needs --map",)),

@@ -74,7 +74,7 @@ def parse_options(parser: MagicArgumentParser, line: str) -> argparse.Namespace:
     parser.exit_on_error = False  # so that the sentence is ours
     try:
         found, unknown = parser.parse_known_args(split_words(line), _Options())
-    except argparse.ArgumentError as error:
+    except (argparse.ArgumentError, ipython_error.UsageError) as error:
         raise FatalError(_misused(parser, error)) from None
     if not unknown:
         options = argparse.Namespace(**vars(found))
@@ -95,12 +95,13 @@ def parse_options(parser: MagicArgumentParser, line: str) -> argparse.Namespace:
     raise FatalError(f"%%agent has no option {name}; {meant(name, names)} %%agent? explains them.")
 
 
-def _misused(parser: argparse.ArgumentParser, error: argparse.ArgumentError) -> str:
+def _misused(parser: argparse.ArgumentParser, error: Exception) -> str:
     """Return the sentence about an option whose value is missing or does not fit."""
-    found = (act for act in parser._actions if "/".join(act.option_strings) == error.argument_name)
+    about = getattr(error, "argument_name", None)
+    found = (act for act in parser._actions if "/".join(act.option_strings) == about)
     action = next(found, None)
-    if action is None:
-        return short_message(error)
+    if action is None:  # several options begin with the word
+        return f"Ambiguous{short_message(error).removeprefix('ambiguous')}."
     name = next(each for each in action.option_strings if each.startswith("--"))
     given = _REFUSED.search(short_message(error))
     if given is None:

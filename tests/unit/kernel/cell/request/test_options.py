@@ -80,6 +80,16 @@ def test_a_value_is_what_stands_between_its_quotes(line: str, name: str, value: 
     assert getattr(parse_options(PARSER, line), name) == value
 
 
+def test_a_part_of_several_options_is_told_in_our_words() -> None:
+    flags = {flag for option in OPTIONS for flag in option.option_strings}
+    for part in {flag[:end] for flag in flags for end in range(3, len(flag))} - flags:
+        if len(fits := [flag for flag in flags if flag.startswith(part)]) > 1:
+            for given in (part, f"{part} 3", f"{part}=A"):
+                said = _said(given)
+                assert said.startswith(f"Ambiguous option: {given.split()[0]} could match ")
+                assert said.endswith(".") and all(flag in said for flag in fits)
+
+
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.dest)
 def test_an_option_that_is_given_twice_is_told(option: argparse.Action) -> None:
     long = next(name for name in option.option_strings if name.startswith("--"))
