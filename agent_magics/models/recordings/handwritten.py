@@ -47,10 +47,14 @@ def _read_piece(call_id: str, piece: JsonMapping) -> Item:
 
 
 def arguments_text(arguments: JsonMapping | str) -> str:
-    """Return arguments as JSON text."""
+    """Return arguments as JSON text.
+
+    Raises:
+        TypeError, ValueError, RecursionError: they are neither text nor a JSON object.
+    """
     if isinstance(arguments, str):
         return arguments
-    return json.dumps(arguments, ensure_ascii=False)
+    return json.dumps({**arguments}, ensure_ascii=False)
 
 
 def write_reply(items: Iterable[Item]) -> bytes:

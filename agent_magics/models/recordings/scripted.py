@@ -14,7 +14,7 @@ from agent_magics.models.wire_capture import WireCapture
 from agent_magics.models.wires.answer import read_answer
 from agent_magics.models.wires.responses.model import ResponseDecoder
 from agent_magics.protocol.checked import check
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, clause
 from agent_magics.protocol.items import AssistantMessage, FunctionCall, Item, JsonMapping
 from agent_magics.text.brief import number_of
 
@@ -27,11 +27,23 @@ class Call:
         name: the tool.
         arguments: a mapping, or the JSON text itself.
         call_id: None numbers the calls of a script call_1, call_2, …
+
+    Raises:
+        FatalError: the arguments are neither text nor a JSON object.
     """
 
     name: str
     arguments: JsonMapping | str = "{}"
     call_id: str | None = None
+
+    def __post_init__(self) -> None:
+        try:
+            arguments_text(self.arguments)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise FatalError(
+                f"Call({self.name!r}): the arguments are no JSON object ({clause(error)}); give a "
+                "dict of texts, numbers, lists and dicts, or JSON as text."
+            ) from None
 
 
 Piece: TypeAlias = str | Call | Item

@@ -1,6 +1,8 @@
 """The scripted model: every form of an answer, what it keeps, and its end."""
 
 import asyncio
+from collections import UserDict
+from types import MappingProxyType
 
 import pytest
 
@@ -76,6 +78,27 @@ def test_calls_are_numbered_over_the_whole_script():
         FunctionCall("mine", "h", '{"raw": 1}'),
     ]
     assert items_of(ask(model)) == [FunctionCall("call_3", "f", "not JSON")]
+
+
+def no_json_objects():
+    ring = {}
+    ring["ring"] = ring
+    deep = []
+    for _ in range(100_000):
+        deep = [deep]
+    nested = [{"a": object()}, {"a": {1}}, {"a": b""}, {"deep": deep}]
+    return [None, 5, [1, 2], (), {1}, b"{}", object(), {(1, 2): 3}, ring, *nested]
+
+
+def test_a_call_whose_arguments_are_no_json_is_refused_when_it_is_made():
+    for arguments in no_json_objects():
+        with pytest.raises(FatalError, match=r"^Call\('f'\): the arguments are no JSON object"):
+            Call("f", arguments)
+
+
+@pytest.mark.parametrize("arguments", [{"a": 1}, MappingProxyType({"a": 1}), UserDict(a=1)])
+def test_any_mapping_is_an_object(arguments):
+    assert items_of(ask(ScriptedModel([Call("f", arguments)])))[0].arguments == '{"a": 1}'
 
 
 def test_items_are_given_as_they_are():
