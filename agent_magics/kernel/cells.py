@@ -175,12 +175,13 @@ class AgentCells:
                 self._notebook.begin_with(agent)
         run.has_begun = True
         turn_config, notes = self._notebook.turn_config(agent, options, prompt)
-        if not (notes or options.record or self._notebook.settings.record):
+        given = self._notebook.cell_reader.settings_of(options)
+        if not (given["replay"] or given["record"]):
             run.name_conversation()
         for note in notes:
             run.note(note)
         notebook = self._notebook
-        is_seen = not notes and is_watched(notebook.shell)
+        is_seen = not given["replay"] and is_watched(notebook.shell)
         notebook.earlier_conversation.offer(run, can_be_shown=is_seen)
         notebook.last_agent = agent
         notebook.views[agent.name] = run.view

@@ -30,7 +30,12 @@ def named(outcome) -> list[str]:
     return [each for each in found if each]
 
 
-def test_a_notebook_goes_on_where_its_killed_kernel_was(place: Path) -> None:
+@pytest.mark.parametrize("instructions", [None, "Be brief."], ids=["alone", "in a project"])
+def test_a_notebook_goes_on_where_its_killed_kernel_was(
+    place: Path, instructions: str | None
+) -> None:
+    if instructions:  # which the first cell of an agent names
+        (place / "AGENTS.md").write_text(instructions)
     with kernel_in(place) as kernel:
         kernel.run(scripted("'One.'"))
         first = kernel.run("%%agent\nCount.\n", notebook=True, allow_stdin=True)
