@@ -88,6 +88,25 @@ def test_a_cell_records_or_plays(kernel, path):
     assert not path.with_name("y.jsonl").exists()
 
 
+@pytest.mark.parametrize(
+    ("setting", "option", "said", "written"),
+    [
+        ("record", "", "Live: Say one.", True),
+        ("record", "--replay x.agent.jsonl", "one", False),
+        ("replay", "", "one", False),
+        ("replay", "--record y.jsonl", "Live: Say one.", True),
+    ],
+)
+def test_an_option_goes_before_the_notebooks_setting(kernel, path, setting, option, said, written):
+    file = {"record": "y.jsonl", "replay": "x.agent.jsonl"}[setting]
+    kernel.run(f"%config AgentMagics.{setting} = {file!r}")
+    try:
+        assert _say(kernel, "Say one.", option) == said
+        assert path.with_name("y.jsonl").exists() == written
+    finally:
+        kernel.run("%config AgentMagics.record = ''\n%config AgentMagics.replay = 'auto'")
+
+
 def _refused(outcome: Outcome) -> str:
     assert outcome.status == "error"
     assert outcome.error == "UsageError", outcome.error

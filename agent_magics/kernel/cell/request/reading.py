@@ -112,7 +112,7 @@ class CellReader:
             for name in settings_in(Where.CELL)
             if name not in ("name", "tools") and (value := getattr(options, name)) is not None
         }
-        record = record or options.record or self._settings.record or None
+        record = record or options.record or (None if replay else self._settings.record or None)
         return {**given, "replay": replay, "record": record}
 
     def _with_notebook(self, named: Any) -> list[Any]:
@@ -124,7 +124,7 @@ class CellReader:
         """Return the recording to play, and notes about it."""
         if options.record and options.replay:
             raise FatalError(ONE_OF_BOTH)
-        if options.record or self._settings.record:
+        if options.record or (self._settings.record and not options.replay):
             return None, []
         chosen = options.replay or self._settings.replay
         if chosen and chosen != "auto":
