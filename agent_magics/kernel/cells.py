@@ -59,9 +59,8 @@ class AgentCells:
         run, prompt = self._prepare(options, cell)
         if run.agent.session.busy:
             raise FatalError(f"{_at_work(run.agent)} This cell blocks the kernel; it cannot wait.")
-        turn_config = self._begin(run, options, prompt)
-        with self._binding_interrupted(run, options):
-            result = run.run_blocking(prompt, turn_config)
+        with self._settling(run, options):
+            result = run.run_blocking(prompt, self._begin(run, options, prompt))
             if options.plan and is_to_run(result):
                 with self._run_of_plan(run, options) as (following, turn_config):
                     result = following.run_blocking(RUN_PROMPT, turn_config)
@@ -83,13 +82,13 @@ class AgentCells:
         order = self._orders.setdefault(run.agent.name, asyncio.Lock())
         if run.agent.session.busy and not order.locked():
             raise FatalError(f"{_at_work(run.agent)} No cell began that run, so none can wait.")
-        turn_config = None if order.locked() else self._begin(run, options, prompt)
-        running = self._run_in_order(run, prompt, options, order, turn_config)
-        if options.background:
-            self._start_background(run, running, options)
-            return
-        with self._binding_interrupted(run, options):
-            self._finish(await running, options)
+        with self._settling(run, options):
+            turn_config = None if order.locked() else self._begin(run, options, prompt)
+            running = self._run_in_order(run, prompt, options, order, turn_config)
+            if options.background:
+                self._start_background(run, running, options)
+            else:
+                self._finish(await running, options)
 
     def _check_background(self) -> None:
         """Refuse a run in the background where it would stand still; say where none is saved."""
@@ -160,6 +159,8 @@ class AgentCells:
         following = self._notebook.begin_run(run.agent)
         self._notebook.views[run.agent.name] = following.view
         options.plan = False
+        if (staged := self._notebook.rerecording.staged(run.agent.name)) is not None:
+            options.record, options.replay = str(staged), None
         try:
             yield following, self._notebook.turn_config(run.agent, options)[0]
         finally:
@@ -188,13 +189,13 @@ class AgentCells:
         return turn_config
 
     @contextmanager
-    def _binding_interrupted(self, run: CellRun, options: Namespace) -> Iterator[None]:
-        """Bind `_agent` also where the person interrupts, to the result until then; a cell that has
-        not begun has none.
+    def _settling(self, run: CellRun, options: Namespace) -> Iterator[None]:
+        """Discard the new recording of a cell that fails, unless it has not begun; bind `_agent`
+        also where the person interrupts, to the result until then.
         """
         try:
             yield
-        except KeyboardInterrupt:
+        except BaseException:
             if run.has_begun:
                 self._settle(options, None)
             if run.interrupted is not None:
@@ -235,10 +236,11 @@ class AgentCells:
             try:
                 result = await running
                 self._settle(options, result)
-            except KeyboardInterrupt:
-                return
-            except FatalError as error:  # no cell is left to end with it
-                run.note(short_message(error), "error")
+            except (KeyboardInterrupt, FatalError) as error:  # no cell is left to end with it
+                if run.has_begun:
+                    self._settle(options, None)
+                if isinstance(error, FatalError):
+                    run.note(short_message(error), "error")
                 return
             self._notebook.shell.user_ns["_agent"] = result
             if result.status == "completed":

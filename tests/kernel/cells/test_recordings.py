@@ -8,6 +8,7 @@ import pytest
 
 from agent_magics.models.recordings.format import Header, read_recording
 from agent_magics.models.recordings.writing import start_recording
+from agent_magics.tools.proposal import RUN_PROMPT
 from tests.support.kernels.cells import AGENTS
 from tests.support.kernels.driver import Kernel, Outcome
 from tests.support.models.responses_server import Reply, function_call, message
@@ -22,6 +23,8 @@ def _answer(body: dict) -> Reply | str:
     asked = [item for item in body["input"] if item.get("role") == "user"][-1]["content"]
     if NOTHING_LIVE in asked:
         return Reply(status=400, error="not today")
+    if asked.startswith("Plan") and body["input"][-1].get("role") == "user":
+        return Reply([function_call("propose_plan", {"steps": ["Look."]})])
     if asked.startswith("List") and body["input"][-1].get("role") == "user":
         return Reply([message("Let me see."), function_call("list_dir", {"path": "."})])
     return f"Live: {asked}"
@@ -305,6 +308,38 @@ def test_a_failed_cell_leaves_the_recording_as_it_was(
     assert path.read_bytes() == before
     assert _files(path) == ["x.agent.jsonl"]
     assert _say(kernel, f"Say {NOTHING_LIVE}.") == "recorded"
+
+
+@pytest.mark.parametrize("wrapper", ["", "%%time\n"], ids=["awaiting", "blocking"])
+def test_a_plan_is_recorded_anew_with_its_run(kernel: Kernel, path: Path, wrapper: str) -> None:
+    plan = [{"call": "propose_plan", "arguments": {"steps": ["Look."]}}]
+    say = [{"text": "old"}]
+    old = [("Plan it.", 1, plan), ("Plan it.", 2, say), (RUN_PROMPT, 1, say)]
+    _write(path, *old, ("Plan more.", 1, plan), ("Plan more.", 2, say), (RUN_PROMPT, 1, say))
+    kept = path.read_bytes().splitlines()[4:]
+    _word(kernel, "rerecord next")
+    cell = f"{wrapper}%%agent --plan\nPlan it.\n"
+    outcome = kernel.run(cell, answers=["1"], allow_stdin=True)
+    assert outcome.status == "ok", outcome.text
+    assert kernel.value("_agent.text") == f"Live: {RUN_PROMPT}"
+    assert [each.prompt for each in read_recording(path).exchanges[:3]] == [each[0] for each in old]
+    assert path.read_bytes().splitlines()[4:] == kept
+    assert b"old" not in b"".join(path.read_bytes().splitlines()[1:4])
+    played = kernel.run(cell)
+    assert played.status == "ok", played.text
+    assert kernel.value("_agent.text") == f"Live: {RUN_PROMPT}"
+
+
+@pytest.mark.parametrize("options", ["", "--background"])
+def test_what_a_refused_cell_was_to_record_is_left_to_no_other(
+    kernel: Kernel, path: Path, options: str
+) -> None:
+    before = path.read_bytes()
+    _word(kernel, "rerecord next")
+    assert "nothing_such" in _refused(kernel.run(f"%%agent {options} --tools nothing_such\nGo.\n"))
+    assert _say(kernel, "Say one.", "--record y.jsonl") == "Live: Say one."
+    assert path.read_bytes() == before
+    assert _files(path) == ["x.agent.jsonl", "y.jsonl"]
 
 
 def test_two_agents_record_to_one_file(kernel: Kernel, path: Path) -> None:

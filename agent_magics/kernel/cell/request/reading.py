@@ -148,7 +148,8 @@ def _split_at_commas(names: Sequence[str] | None) -> list[str]:
 
 
 _BLANK_LINES = re.compile(r"\A(?:[^\S\n]*\n)+")
-_NAMED = re.compile(r"[ \t]*/([\w-]{1,64})(?:[ \t][^\n]*)?(?:\n|\Z)")
+# A first line that may name a prompt.
+NAMED = re.compile(r"[ \t]*/([\w-]{1,64})(?:[ \t][^\n]*)?(?:\n|\Z)")
 
 
 def text_of(cell: str) -> str:
@@ -168,7 +169,7 @@ def split_prompt(text: str, workspace: Path) -> tuple[list[str], str]:
     Returns:
         The words as those of ``--prompt``, and the rest; no words where the text begins otherwise.
     """
-    line = _NAMED.match(text)
+    line = NAMED.match(text)
     if line is None or line[1] not in {each.name for each in find_prompts(workspace)}:
         return [], text
     return split_words(line[0].strip()[1:]), text_of(text[line.end() :])

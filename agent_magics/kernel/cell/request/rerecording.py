@@ -17,9 +17,10 @@ from agent_magics.models.recordings.format import (
     turns_of,
 )
 from agent_magics.models.recordings.redaction import personal_paths, prompt_hider
-from agent_magics.models.recordings.text import with_sub_agents
+from agent_magics.models.recordings.text import calls_of, with_sub_agents
 from agent_magics.models.recordings.writing import rewrite
 from agent_magics.render.markdown import code_span
+from agent_magics.tools.proposal import NAME, RUN_PROMPT
 
 NOTE = (
     "The live model is asked. Its answers take the place of those in the recording {name} when "
@@ -85,6 +86,11 @@ class Rerecording:
         self._takes[agent] = _Take(path, staged, key)
         return staged, NOTE.format(name=code_span(path.name))
 
+    def staged(self, agent: str) -> Path | None:
+        """Return the temporary recording of the cell of an agent that is recorded anew, if any."""
+        take = self._takes.get(agent)
+        return None if take is None else take.staged
+
     def settle(self, agent: str, *, ended_well: bool) -> None:
         """Merge the new answers of the ended cell into its recording, or discard them.
 
@@ -111,6 +117,18 @@ class Rerecording:
             take.staged.unlink(missing_ok=True)
 
 
+def with_prompts_of_plans(turns: Sequence[RecordedTurn]) -> list[RecordedTurn]:
+    """Return turns with the prompts of their cells: the run of a plan has that of its plan."""
+    plan, found = "", list[RecordedTurn]()
+    for turn in turns:
+        is_run = plan and turn.prompt in (RUN_PROMPT, f"{SUMMARY_OF} {RUN_PROMPT}")
+        prompt = turn.prompt.replace(RUN_PROMPT, plan) if is_run else turn.prompt
+        found.append(RecordedTurn(prompt, turn.exchanges))
+        answers = (each.answer for each in turn.exchanges if NAME in each.answer.sse)
+        plan = turn.prompt if any(NAME in calls_of(answer) for answer in answers) else plan
+    return found
+
+
 def with_what_follows(turns: Sequence[RecordedTurn], prompts: set[str]) -> set[str]:
     """Return `prompts`, those of the sub-agents of their turns, and the requests for summaries."""
     found = with_sub_agents(turns, prompts)
@@ -121,7 +139,7 @@ def _lines_of(recording: Recording, prompt: str) -> set[int]:
     """Return the line numbers of all turns of `prompt` and of its sub-agents, with the summaries
     requested in them.
     """
-    turns = turns_of(recording.exchanges)
+    turns = with_prompts_of_plans(turns_of(recording.exchanges))
     prompts = with_what_follows(turns, {prompt})
     return {each.line for turn in turns if turn.prompt in prompts for each in turn.exchanges}
 

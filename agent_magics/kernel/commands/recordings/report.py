@@ -3,7 +3,10 @@
 from pathlib import Path
 
 from agent_magics.files.paths import typed_path
-from agent_magics.kernel.cell.request.rerecording import with_what_follows
+from agent_magics.kernel.cell.request.rerecording import (
+    with_prompts_of_plans,
+    with_what_follows,
+)
 from agent_magics.kernel.commands.recordings.notebook_prompts import (
     NotebookPrompts,
     prompts_of_notebook,
@@ -21,6 +24,7 @@ from agent_magics.models.recordings.format import (
 from agent_magics.models.recordings.redaction import personal_paths, prompt_hider
 from agent_magics.models.recordings.text import calls_of, differences, ending_of, is_whole
 from agent_magics.models.recordings.writing import recording_beside_notebook, rewrite
+from agent_magics.project.prompts import find_prompts
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span, fenced
 from agent_magics.render.tables import table
@@ -115,7 +119,9 @@ def trim_recording(path: Path, cwd: str, cells: Path | None = None) -> str:
         cells: the notebook, as it was saved last; else ``x.ipynb`` beside the recording.
     """
     cells = cells or path.with_name(path.name.removesuffix(".agent.jsonl") + ".ipynb")
-    prompts = prompts_of_notebook(cells, prompt_hider(personal_paths(typed_path(cwd))))
+    workspace = typed_path(cwd).resolve()
+    hide = prompt_hider(personal_paths(workspace))
+    prompts = prompts_of_notebook(cells, hide, find_prompts(workspace))
     dropped: list[RecordedTurn] = []
 
     def choose(recording: Recording) -> set[int]:
@@ -138,11 +144,12 @@ def _unused(recording: Recording, prompts: NotebookPrompts) -> list[RecordedTurn
     """Return the turns of other prompts, and failed or stopped ones that another one repeats."""
     turns = turns_of(recording.exchanges)
     answered = {turn.prompt for turn in turns if is_whole(turn)}
-    used = with_what_follows(turns, {turn.prompt for turn in turns if prompts.uses(turn.prompt)})
+    of_cells = with_prompts_of_plans(turns)
+    used = with_what_follows(of_cells, {t.prompt for t in of_cells if prompts.uses(t.prompt)})
     return [
         turn
-        for turn in turns
-        if turn.prompt not in used or (turn.prompt in answered and not is_whole(turn))
+        for turn, of_cell in zip(turns, of_cells, strict=True)
+        if of_cell.prompt not in used or (turn.prompt in answered and not is_whole(turn))
     ]
 
 
