@@ -321,7 +321,8 @@ class FunctionToolHandler(ToolHandler):
     def _describe(self, error: BaseException) -> str:
         """Describe an error with the line of the tool's own code that raised it."""
         frames = traceback.extract_tb(error.__traceback__)
-        own = [f for f in frames if f.filename == inspect.getfile(self._fn)]
+        code = getattr(inspect.unwrap(self._fn), "__code__", None)  # none of a compiled function
+        own = [f for f in frames if code is not None and f.filename == code.co_filename]
         line = (own[-1].line or "")[:_LONGEST_LINE] if own else ""
         place = f" (line {own[-1].lineno}: {line})" if line else ""
         return f"{self.options.name} raised {typed_message(error)}{place}"

@@ -1,7 +1,9 @@
 """Where a function runs, and what becomes of what it gives back or raises."""
 
 import asyncio
+import functools
 import gc
+import inspect
 import json
 import threading
 from pathlib import Path
@@ -109,6 +111,48 @@ def test_an_error_names_the_line_of_the_tool_that_raised_it():
     ) as e:
         handle(divide, '{"a": 1}')
     assert "return a / 0  # the line" in str(e.value)
+
+
+class _Compiled:
+    """What compilers make of a function: no function of Python, and without its code."""
+
+    def __init__(self, fn):
+        self._fn, self.__name__, self.__doc__ = fn, fn.__name__, fn.__doc__
+        self.__signature__ = inspect.signature(fn)
+
+    def __get__(self, holder, kind=None):
+        return self
+
+    def __call__(self, *args, **kwargs):
+        return self._fn(*args, **kwargs)
+
+
+@pytest.mark.parametrize(
+    ("around", "names_line"),
+    [(functools.cache, True), (_Compiled, False)],
+    ids=["cached", "compiled"],
+)
+def test_an_error_is_told_however_the_function_is_wrapped(around, names_line):
+    def divide(a: int) -> float:
+        """Divide."""
+        return a / 0  # the line
+
+    with pytest.raises(
+        RespondToModel, match="divide raised ZeroDivisionError: division by zero"
+    ) as e:
+        handle(tool(around(divide)), '{"a": 1}')
+    assert ("return a / 0  # the line" in str(e.value)) is names_line
+
+
+def test_an_error_of_what_wraps_a_function_is_told():
+    @tool
+    @functools.cache
+    def total(numbers: list[int]) -> int:
+        """Add."""
+        return sum(numbers)
+
+    with pytest.raises(RespondToModel, match="total raised TypeError: unhashable type"):
+        handle(total, '{"numbers": [1]}')
 
 
 class _Silent(Exception):
