@@ -208,9 +208,9 @@ def _returned(tool: McpTool) -> object:
     if tool.output_schema is None:
         return inspect.Signature.empty
     schema = sanitize_json_schema(tool.output_schema)
-    if is_wrapped(tool):
-        return type_of(schema["properties"]["result"], schema.get("$defs", {}))
-    return type_of(schema, schema.get("$defs", {}))
+    # What was wrapped may be written so that no property is left of it.
+    value = schema.get("properties", {}).get("result") if is_wrapped(tool) else schema
+    return type_of(value, schema.get("$defs", {}))
 
 
 def attribute_of(name: str) -> str:

@@ -13,6 +13,7 @@ from agent_magics.protocol.mcp import McpBlob, McpContents, McpResult, McpTool
 from agent_magics.protocol.tools import ToolOutput
 
 NOTHING = "Done; the tool gave nothing back."
+NO_REASON = "The tool failed; the server does not say why."
 _WRAPPED = "result"  # the property into which SDKs wrap a value that is no object
 
 
@@ -24,7 +25,7 @@ def output_of(result: McpResult, tool: McpTool, context: ToolContext) -> ToolOut
         tool: the tool that was called.
         context: the call, in whose conversation results are stored.
     """
-    parts = list(result.content)
+    parts = [part for part in result.content if part != InputText("")]
     structured = _structured_text(result)
     if structured:
         parts.append(InputText(structured))
@@ -32,7 +33,8 @@ def output_of(result: McpResult, tool: McpTool, context: ToolContext) -> ToolOut
     value = value_of(result, tool)
     if not context.is_from_code:
         parts += [InputText(_kept(blob, file, context)) for blob, file in _pairs(result, files)]
-    content = fit_parts(parts, context) if parts else NOTHING
+    nothing = NO_REASON if result.is_error else NOTHING
+    content = fit_parts(parts, context) if parts else nothing
     return ToolOutput(content, not result.is_error, value=value)
 
 
@@ -115,7 +117,7 @@ def value_of(result: McpResult, tool: McpTool) -> Any:
     parts: list[Any] = [_part_value(part) for part in result.content]
     parts += [file for file in map(_file_of, result.blobs) if file is not None]
     if all(isinstance(part, str) for part in parts):
-        return "\n".join(parts)
+        return "\n".join(parts) or (NO_REASON if result.is_error else "")
     return parts[0] if len(parts) == 1 else parts
 
 

@@ -8,7 +8,13 @@ import pytest
 from agent_magics.dispatch.results.stored import HandleStore
 from agent_magics.protocol.items import InputImage, InputText
 from agent_magics.protocol.mcp import McpBlob, McpContents, McpResult, McpTool
-from agent_magics.tools.mcp.results import NOTHING, contents_output, output_of, value_of
+from agent_magics.tools.mcp.results import (
+    NO_REASON,
+    NOTHING,
+    contents_output,
+    output_of,
+    value_of,
+)
 
 TOOL = McpTool("things", "get")
 WRAPPED = McpTool("things", "get", output_schema={"properties": {"result": {"type": "integer"}}})
@@ -30,8 +36,12 @@ def result(*texts, **parts):
     return McpResult(tuple(map(InputText, texts)), **parts)
 
 
-def test_nothing_is_said():
-    assert output_of(result(), TOOL, context()).content == NOTHING
+@pytest.mark.parametrize("texts", [(), ("",)])
+@pytest.mark.parametrize(("is_error", "told"), [(False, NOTHING), (True, NO_REASON)])
+def test_nothing_is_said(texts, is_error, told):
+    output = output_of(result(*texts, is_error=is_error), TOOL, context())
+    assert (output.success, output.content) == (not is_error, told)
+    assert output.value == (NO_REASON if is_error else "")
 
 
 @pytest.mark.parametrize(
