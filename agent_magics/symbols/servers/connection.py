@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from typing import Any
+from urllib.parse import unquote
 
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException, JsonRpcMethodNotFound
@@ -72,7 +73,8 @@ class Connection:
         self._tasks: list[asyncio.Task[None]] = []
         self._input: asyncio.WriteTransport | None = None
         self._outputs: list[asyncio.ReadTransport] = []
-        # What was pushed about the files that are open, with the time.
+        # What was pushed about the files that are open, with the time. By their addresses without
+        # escapes, since each server escapes other characters.
         self.pushed: dict[str, tuple[float, types.PublishDiagnosticsParams | None]] = {}
         self.pulls = False  # whether the server has said that diagnostics can be asked for
         self.waiting = 0  # requests without an answer
@@ -238,8 +240,8 @@ class Connection:
         self.pulls = self.pulls or types.TEXT_DOCUMENT_DIAGNOSTIC in registered
 
     def _keep_diagnostics(self, params: types.PublishDiagnosticsParams) -> None:
-        if params.uri in self.pushed:
-            self.pushed[params.uri] = (time.monotonic(), params)
+        if (uri := unquote(params.uri)) in self.pushed:
+            self.pushed[uri] = (time.monotonic(), params)
 
     def _log_message(
         self,

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import unquote
 
 from lsprotocol import types
 
@@ -311,7 +312,7 @@ class RunningServer:
         try:
             async with asyncio.timeout(_PUSHED_LIMIT):
                 while not (self._can.diagnostic_provider or self.connection.pulls):
-                    when, pushed = self.connection.pushed.get(uri, (0.0, None))
+                    when, pushed = self.connection.pushed.get(unquote(uri), (0.0, None))
                     if pushed is not None and (
                         pushed.version == version
                         if pushed.version is not None

@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 MODE = sys.argv[1]
 NOTES = Path(sys.argv[2]) if sys.argv[2:] and sys.argv[2] else None
@@ -210,6 +210,19 @@ CAPABILITIES = {
 }
 
 
+if MODE == "pushes":
+    del CAPABILITIES["diagnosticProvider"]
+
+
+def push(document: dict[str, Any]) -> None:
+    """Report the problems of a file without being asked; its address is written as gopls does."""
+    if MODE == "pushes":
+        path = path_of(document["uri"])
+        found = {"version": document["version"], "diagnostics": problems(path)}
+        uri = "file://" + quote(str(path), safe="/$&+,:;=@")
+        send(method="textDocument/publishDiagnostics", params={"uri": uri, **found})
+
+
 def take(method: str, params: dict[str, Any]) -> None:
     """Handle a notification."""
     document = params.get("textDocument", {})
@@ -221,8 +234,10 @@ def take(method: str, params: dict[str, Any]) -> None:
             )
         case "textDocument/didOpen":
             opened[path_of(document["uri"])] = document["text"]
+            push(document)
         case "textDocument/didChange":
             opened[path_of(document["uri"])] = params["contentChanges"][-1]["text"]
+            push(document)
         case "textDocument/didClose":
             opened.pop(path_of(document["uri"]), None)
             cached.pop(path_of(document["uri"]), None)

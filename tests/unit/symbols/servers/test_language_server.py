@@ -56,6 +56,16 @@ def test_positions_count_code_points(tmp_path):
     scenario(work, tmp_path)
 
 
+def test_errors_that_a_server_pushes_are_known_however_it_writes_the_name_of_the_file(tmp_path):
+    async def work(found: Project):
+        for name in ("me@work/c++/a b.py", "é(1)/[id]=$x,y;z&.py", "100%/:.py"):
+            path = found.write(name, "fine = 1\nwrong = 2\n")
+            (problem,) = await found.provider.diagnostics(path)
+            assert (problem.path, problem.range.start.line) == (path, 1)
+
+    scenario(work, tmp_path, "pushes")
+
+
 def test_a_rename_that_makes_files_is_refused(tmp_path):
     async def work(found: Project):
         path = found.write("a.py", TEXT)
