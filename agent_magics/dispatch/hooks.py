@@ -238,13 +238,16 @@ async def _ask(method: HookMethod, turn: TurnContext, call_id: str, *arguments: 
 
     It is not called on the main thread, which may be busy with the very code that made this call.
     """
+    run = partial(method.call, *arguments)
     try:
-        if inspect.iscoroutinefunction(method.call):
-            run = partial(method.call, *arguments)
-            if turn.main_thread is None:
-                return await run()
-            return await turn.main_thread("async", call_id, method.name, run)
-        return await run_on_thread(method.call, *arguments)
+        if not inspect.iscoroutinefunction(method.call):
+            answer = await run_on_thread(run)
+            if not inspect.iscoroutine(answer):
+                return answer
+            run = partial(lambda: answer)  # a plain method around an async one
+        if turn.main_thread is None:
+            return await run()
+        return await turn.main_thread("async", call_id, method.name, run)
     except FatalError:
         raise
     except BaseException as error:

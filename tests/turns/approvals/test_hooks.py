@@ -346,6 +346,38 @@ def test_an_async_hook_runs_on_the_callers_loop_and_a_plain_one_does_not_block_i
     assert places[1] is not thread
 
 
+def wrapped(method):
+    """Return a plain method around an async one, as many decorators do."""
+    return lambda *given: method(*given)
+
+
+@pytest.mark.parametrize("around", [lambda method: method, wrapped], ids=["async", "wrapped"])
+def test_a_hook_may_be_async_also_within_a_plain_one(around):
+    loops = []
+
+    async def before_model(request):
+        loops.append(asyncio.get_running_loop())
+
+    async def before_tool(call):
+        loops.append(asyncio.get_running_loop())
+        return {"number": 5}
+
+    async def after_tool(call, output):
+        loops.append(asyncio.get_running_loop())
+        return f"{output.text}!"
+
+    methods = {"before_model": before_model, "before_tool": before_tool, "after_tool": after_tool}
+    hooks = [Hook(moment, around(method)) for moment, method in methods.items()]
+
+    async def main():
+        agent = scripted(Call("double", {"number": 1}), "Done.", tools=[double], hooks=hooks)
+        return await agent.run("Go."), asyncio.get_running_loop()
+
+    result, loop = asyncio.run(main())
+    assert (result.status, result.calls[0].output[-3:], RAN) == ("completed", "10!", [5])
+    assert loops == [loop] * 4
+
+
 def test_a_hook_that_hangs_can_be_interrupted():
     reached, free = threading.Event(), threading.Event()
 
