@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from weakref import WeakKeyDictionary
 
+from agent_magics import tools as builtin
 from agent_magics.app import Agent
 from agent_magics.kernel.lab.link import Data, LabLink
 from agent_magics.protocol.errors import FatalError, clause
@@ -49,12 +50,11 @@ class PageTools:
 
 
 def _spec_of(tool: Mapping[str, object]) -> DynamicToolSpec:
-    schema = tool.get("inputSchema")
-    return DynamicToolSpec(
-        str(tool["name"]),
-        str(tool.get("description", "")),
-        schema if isinstance(schema, dict) else {},
-    )
+    name, schema = str(tool["name"]), tool.get("inputSchema")
+    if name in builtin.__all__:  # two of one name would end every turn
+        raise FatalError(f"{name!r} is the name of a built-in tool.")
+    description = str(tool.get("description", ""))
+    return DynamicToolSpec(name, description, schema if isinstance(schema, dict) else {})
 
 
 def as_response(call_id: str, result: Mapping[str, object]) -> DynamicToolResponse:

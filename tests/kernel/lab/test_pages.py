@@ -310,9 +310,17 @@ def test_a_page_is_waited_for_no_longer_than_the_turn_that_asked_it(kernel: Kern
         assert kernel.value(f"len({HOST}.lab._asked)") == "0"
 
 
-@pytest.mark.parametrize("name", ["", "no name", "x" * 65])
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("", "sets another one)"),
+        ("no name", "sets another one)"),
+        ("x" * 65, "sets another one)"),
+        ("diagnostics", "is the name of a built-in tool"),
+    ],
+)
 def test_a_tool_of_the_page_that_cannot_be_one_is_left_out_and_told(
-    kernel: Kernel, name: str
+    kernel: Kernel, name: str, told: str
 ) -> None:
     tools = [{"name": each, "description": "", "inputSchema": {}} for each in (name, "pick_point")]
     kernel.run(scripted("Call('pick_point', {'chart': 'sales'})", DONE))
@@ -321,7 +329,7 @@ def test_a_tool_of_the_page_that_cannot_be_one_is_left_out_and_told(
     assert outcome.status == "ok", outcome.text
     assert eval(kernel.value(outputs())) == ["point of sales"]
     assert "Left out: 1 tool of other extensions of the page." in outcome.text
-    assert "sets another one).\n" in outcome.text
+    assert f"{told}.\n" in outcome.text
 
 
 def test_of_a_flood_of_pages_the_newest_are_told(kernel: Kernel) -> None:
