@@ -219,8 +219,9 @@ def _run(file: ToolFile) -> types.ModuleType:
 
 
 def _tools_of(module: types.ModuleType) -> list[Tool]:
-    """Return the tools that a module defines itself, in order."""
-    found = [v for v in vars(module).values() if is_tool(v) and v.__module__ == module.__name__]
+    """Return the tools in a module that it, or a module of its package, defines, in order."""
+    own = f"{module.__name__}."
+    found = [v for v in vars(module).values() if is_tool(v) and f"{v.__module__}.".startswith(own)]
     return list(dict.fromkeys(found))
 
 

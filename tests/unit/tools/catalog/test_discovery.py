@@ -238,7 +238,8 @@ def package(tmp_path_factory, monkeypatch):
 
     yield offer
     installed_tools.cache_clear()
-    sys.modules.pop("ticketing", None)
+    for name in ("ticketing", "ticketing.more"):
+        sys.modules.pop(name, None)
 
 
 @pytest.mark.parametrize(
@@ -252,6 +253,14 @@ def package(tmp_path_factory, monkeypatch):
 )
 def test_entry_points_name_functions_lists_and_modules(package, value, wanted):
     assert names(package(a=value)) == wanted
+
+
+def test_a_package_offers_the_tools_of_its_modules_that_it_imports_and_no_others(package):
+    folder = Path(sys.path[0]) / "ticketing"
+    (folder / "more.py").write_text(FILE.format(name="three") + FILE.format(name="four"))
+    with (folder / "__init__.py").open("a") as file:
+        file.write("from agent_magics.tools import read_file\nfrom ticketing.more import three\n")
+    assert names(package(a="ticketing")) == ["one", "two", "three"]
 
 
 def test_a_broken_entry_point_is_told_with_its_package(package):
