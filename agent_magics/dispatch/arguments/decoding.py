@@ -143,7 +143,7 @@ class ArgumentBinder:
         }
         read = {place: data for place, value in refused if (data := _read_data(value)) is not None}
         if nulls or read:
-            repaired = _drop(_put(given, (), read), (), nulls)
+            repaired = _repaired(given, (), read, nulls)
             given = repaired if nulls else given
             try:
                 if text is None:
@@ -214,25 +214,23 @@ def _read_data(value: object) -> Any:
         return None
 
 
-def _put(value: object, place: tuple[Any, ...], read: Mapping[tuple[Any, ...], Any]) -> Any:
-    """Return a copy of the arguments with the values of `read` at their places."""
+def _repaired(
+    value: object,
+    place: tuple[Any, ...],
+    read: Mapping[tuple[Any, ...], Any],
+    nulls: set[tuple[Any, ...]],
+) -> Any:
+    """Return a copy of the arguments with the values of `read` at their places, and without the
+    refused nulls.
+    """
     if place in read:
         return read[place]
     if isinstance(value, dict):
-        return {key: _put(each, (*place, key), read) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_put(each, (*place, number), read) for number, each in enumerate(value)]
-    return value
-
-
-def _drop(value: object, place: tuple[Any, ...], refused: set[tuple[Any, ...]]) -> Any:
-    """Return a copy of the arguments without the nulls at the `refused` places."""
-    if isinstance(value, dict):
         return {
-            key: _drop(each, (*place, key), refused)
+            key: _repaired(each, (*place, key), read, nulls)
             for key, each in value.items()
-            if each is not None or (*place, key) not in refused
+            if (*place, key) not in nulls
         }
     if isinstance(value, list):
-        return [_drop(each, (*place, number), refused) for number, each in enumerate(value)]
+        return [_repaired(each, (*place, n), read, nulls) for n, each in enumerate(value)]
     return value
