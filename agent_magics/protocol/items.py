@@ -5,15 +5,18 @@ The clients in ``models`` translate items to and from a provider's wire format.
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
+from urllib.parse import unquote
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 # A JSON object as a server, a file or a model gives it. `Any`, since each use checks what it reads;
 # with `Json` it would also have to cast it, which checks nothing.
 JsonObject: TypeAlias = dict[str, Any]
 JsonMapping: TypeAlias = Mapping[str, Any]  # one that is only read
+_INDEX = re.compile(r"[0-9]{1,9}")  # of a list; Python refuses to read much longer numbers
 
 
 def json_or(text: str | bytes, otherwise: Any) -> Any:
@@ -28,6 +31,22 @@ def json_object(text: str | bytes) -> JsonObject | None:
     """Return the object that a JSON text is; None where it is none."""
     found = json_or(text, None)
     return found if isinstance(found, dict) else None
+
+
+def at_pointer(value: object, pointer: str) -> object:
+    """Return the part of a JSON value that a reference in it names ("#/$defs/A"); None for none."""
+    if not pointer.startswith("#"):
+        return None
+    # A fragment is decoded before it is read: RFC 6901, section 6.
+    for part in filter(None, unquote(pointer[1:]).split("/")):
+        key = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(value, Mapping) and key in value:
+            value = value[key]
+        elif isinstance(value, list) and _INDEX.fullmatch(key) and int(key) < len(value):
+            value = value[int(key)]
+        else:
+            return None
+    return value
 
 
 @dataclass(frozen=True, slots=True)

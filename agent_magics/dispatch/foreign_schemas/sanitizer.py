@@ -22,7 +22,7 @@ from agent_magics.dispatch.foreign_schemas.vocabulary import (
     types_of,
     values_of,
 )
-from agent_magics.protocol.items import JsonMapping, JsonObject
+from agent_magics.protocol.items import JsonMapping, JsonObject, at_pointer
 from agent_magics.text.invisible import clean_text
 
 Schema = JsonObject
@@ -37,7 +37,6 @@ MOST_CHARACTERS = 20_000
 _CHARACTERS_OF_A_PART = 40  # as which a member of an allOf counts
 _MOST_MERGED = 200  # members of an allOf; without the rest a schema is looser
 _LONGEST_NAME = 64
-_INDEX = re.compile(r"[0-9]{1,9}")  # of a list; Python refuses to read much longer numbers
 _MOST_PASSES = 5
 
 # Tried in this order until the schema is short enough: (deepest part, longest description).
@@ -111,7 +110,7 @@ class _Cleaner:
         while waiting:  # definitions may refer to further ones
             for pointer in waiting:
                 name = self._names[pointer]
-                self._defs[name] = self._clean(self._at(pointer), 1)
+                self._defs[name] = self._clean(at_pointer(self._root, pointer), 1)
             waiting = [p for p in self._names if self._names[p] not in self._defs]
         if self._defs:
             clean = {**clean, "$defs": self._defs}
@@ -291,31 +290,16 @@ class _Cleaner:
         seen = set()
         while pointer not in seen:
             seen.add(pointer)
-            target = self._at(pointer)
+            target = at_pointer(self._root, pointer)
             if not isinstance(target, Mapping) or not isinstance(target.get("$ref"), str):
                 return target, pointer
             pointer = target["$ref"]
         return None, ""
 
-    def _at(self, pointer: str) -> object:
-        if not pointer.startswith("#"):
-            return None
-        place = self._root
-        # A fragment is decoded before it is read: RFC 6901, section 6.
-        for part in filter(None, unquote(pointer[1:]).split("/")):
-            key = part.replace("~1", "/").replace("~0", "~")
-            if isinstance(place, Mapping) and key in place:
-                place = place[key]
-            elif isinstance(place, list) and _INDEX.fullmatch(key) and int(key) < len(place):
-                place = place[int(key)]
-            else:
-                return None
-        return place
-
     def _target(self, clean: JsonMapping) -> object:
         """Return the original schema behind one of the references written by this class."""
         name = str(clean["$ref"]).removeprefix("#/$defs/")
-        return self._at(self._pointers[name])
+        return at_pointer(self._root, self._pointers[name])
 
     def _followed(self, schema: object) -> object:
         """Return the target of a schema that is only a reference; else the schema itself."""

@@ -5,9 +5,9 @@ Merely unusual schemas are normalised elsewhere; rejected here are those that wo
 normalisation, or a request to a model, take unbounded time.
 """
 
-import re
 from collections.abc import Mapping, Sequence
-from urllib.parse import unquote
+
+from agent_magics.protocol.items import at_pointer
 
 MOST_TOOLS = 1_000  # of one server
 MOST_OF_ONE = 256 * 1024  # characters of a tool's description and schemas, roughly
@@ -15,7 +15,6 @@ MOST_OF_ALL = 8 * 1024 * 1024  # of all tools of one server
 _DEEPEST = 64
 _LONGEST_NAME = 256  # characters
 _PER_PART = 4  # quotes, a comma, a colon
-_INDEX = re.compile(r"[0-9]{1,9}")  # of a list; Python refuses to read much longer numbers
 
 
 def measure(value: object, most: int) -> int | None:
@@ -66,7 +65,7 @@ def endless_reference(schema: object) -> str:
             if here in seen:
                 return here
             seen.add(here)
-            target = _at(schema, here)
+            target = at_pointer(schema, here)
             here = target.get("$ref") if isinstance(target, Mapping) else None
             if isinstance(target, Mapping) and "properties" in target:
                 break
@@ -118,18 +117,3 @@ def _references(schema: object) -> list[str]:
         elif isinstance(part, list | tuple):
             waiting += part
     return found
-
-
-def _at(schema: object, pointer: str) -> object:
-    """Return the target of a reference within `schema`; None if it does not exist."""
-    here = schema
-    # A fragment is decoded before it is read: RFC 6901, section 6.
-    for word in unquote(pointer.removeprefix("#")).split("/")[1:]:
-        key = word.replace("~1", "/").replace("~0", "~")
-        if isinstance(here, Mapping):
-            here = here.get(key)
-        elif isinstance(here, list) and _INDEX.fullmatch(key) and int(key) < len(here):
-            here = here[int(key)]
-        else:
-            return None
-    return here
