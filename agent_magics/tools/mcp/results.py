@@ -1,7 +1,6 @@
 """Converts results of MCP tools for the model and for code."""
 
 import base64
-import binascii
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -29,10 +28,9 @@ def output_of(result: McpResult, tool: McpTool, context: ToolContext) -> ToolOut
     structured = _structured_text(result)
     if structured:
         parts.append(InputText(structured))
-    files = [_file_of(blob) for blob in result.blobs]
     value = value_of(result, tool)
     if not context.is_from_code:
-        parts += [InputText(_kept(blob, file, context)) for blob, file in _pairs(result, files)]
+        parts += [InputText(_kept(blob, _file_of(blob), context)) for blob in result.blobs]
     nothing = NO_REASON if result.is_error else NOTHING
     content = fit_parts(parts, context) if parts else nothing
     return ToolOutput(content, not result.is_error, value=value)
@@ -139,10 +137,6 @@ def _part_value(part: ContentPart) -> object:
 # -- files -----------------------------------------------------------------------------------------
 
 
-def _pairs(result: McpResult, files: Sequence[bytes | None]) -> Any:
-    return zip(result.blobs, files, strict=True)
-
-
 def _file_of(blob: McpBlob) -> bytes | None:
     return _decoded(blob.data)
 
@@ -150,7 +144,7 @@ def _file_of(blob: McpBlob) -> bytes | None:
 def _decoded(data: str) -> bytes | None:
     try:
         return base64.b64decode(data, validate=True)
-    except (binascii.Error, ValueError):
+    except ValueError:
         return None
 
 

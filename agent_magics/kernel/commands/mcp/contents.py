@@ -1,7 +1,6 @@
 """``%agent mcp read`` and ``prompt``: returns servers' resources and prompts as Python values."""
 
 import base64
-import binascii
 import importlib.util
 import io
 import json
@@ -76,7 +75,7 @@ def value_of(contents: McpContents) -> Any:
 def _bytes_value(blob: str, kind: str, uri: str) -> Any:
     try:
         data = base64.b64decode(blob, validate=True)
-    except binascii.Error:
+    except ValueError:
         raise FatalError(f"The server sent {uri} in a form that is no base64.") from None
     if kind in _IMAGES:
         from IPython.display import Image  # noqa: PLC0415 - only for pictures

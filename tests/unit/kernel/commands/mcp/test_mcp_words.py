@@ -174,9 +174,10 @@ def test_a_picture_is_one_and_a_table_is_one():
     assert value_of(McpContents("u", "text/csv", "")) == ""
 
 
-def test_broken_bytes_are_the_servers_fault():
+@pytest.mark.parametrize("data", ["!", "é", "a"])
+def test_broken_bytes_are_the_servers_fault(data):
     with pytest.raises(FatalError, match="no base64"):
-        value_of(McpContents("asking://x", "image/png", blob="!"))
+        value_of(McpContents("asking://x", "image/png", blob=data))
 
 
 @pytest.mark.parametrize(
