@@ -590,7 +590,7 @@ class Job:
             self._fresh[key] = outcome.answer
         self._hand_on(first, outcome, kind)
         for position in others:
-            self.progress.repeated += 1
+            self.progress.repeated += outcome.error is None
             self._hand_on(position, Outcome(outcome.answer, outcome.error), kind)
         if not self._pending:
             self._settled.set()

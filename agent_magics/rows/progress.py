@@ -26,7 +26,7 @@ class Progress:
         done: rows with an answer or an error.
         failed: rows with an error.
         kept: rows whose answer an earlier call had paid for.
-        repeated: rows that ask the same as another row of this call.
+        repeated: rows whose answer is that of another row of this call.
         unasked: rows that were read and not asked, since the map ended.
         asked: questions that were answered or given up.
         answered: questions with an answer.

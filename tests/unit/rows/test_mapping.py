@@ -90,6 +90,18 @@ def test_rows_that_ask_the_same_are_asked_once():
     assert done.progress.repeated == 1798
 
 
+def test_equal_rows_without_an_answer_are_none_that_have_one():
+    def say(prompt):
+        if prompt == "bad":
+            raise Fault("No.", reason="no")
+        return prompt
+
+    with Agent(Echo(say)) as agent:
+        done = agent.map_sync("{{text}}", ["bad", "good"] * 900, ask_above=None)
+    said = "900 of 1,800 rows have an answer (899 from equal rows); 900 failed."
+    assert done.report().splitlines()[0] == said
+
+
 def test_bad_rows_are_errors_of_their_own_and_not_asked():
     model = Echo()
     bad = [None, "\ud800", float("nan"), "x" * (5 << 20)]
