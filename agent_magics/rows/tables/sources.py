@@ -138,9 +138,9 @@ def _opened(rows: Any, judge: FileJudge) -> Source:
     is_table = isinstance(getattr(rows, "columns", None), Iterable)
     if isinstance(rows, Mapping | bytes) or is_table or not isinstance(rows, Iterable):
         raise FatalError(NO_ROWS.format(kind=type(rows).__name__))
-    if isinstance(rows, Sequence):
+    if isinstance(rows, Sequence) and not any(map(_is_batch, itertools.islice(rows, 1))):
         return _of_list(rows)
-    return _stream(iter(rows))
+    return _stream(_each(rows))
 
 
 # -- lists and streams -----------------------------------------------------------------------------
@@ -160,6 +160,20 @@ def _of_list(rows: Sequence[Any], library: str = "") -> Held:
         return found if names is None else [_picked(row, names) for row in found]
 
     return Held(library, _columns_of(itertools.islice(rows, BATCH)), len(rows), read)
+
+
+def _is_batch(row: Any) -> bool:
+    """Tell whether what stands where a row would is a record batch, which holds rows itself."""
+    return type(row).__name__ == "RecordBatch" and hasattr(row, "__arrow_c_stream__")
+
+
+def _each(rows: Iterable[Any]) -> Iterator[Row]:
+    """Yield rows; of a record batch each of its own."""
+    for row in rows:
+        if _is_batch(row):
+            yield from itertools.chain.from_iterable(_of_arrow_stream(row).batches(None))
+        else:
+            yield row
 
 
 def _stream(rows: Iterator[Row]) -> RowStream:

@@ -112,6 +112,8 @@ KINDS = {
     "unknown divisions": lambda folder: dask_frame(folder).clear_divisions(),
     "dask series": lambda folder: dask_frame(folder)["text"],
     "record batch": lambda _: pa.RecordBatch.from_pydict({"text": TEXTS}),
+    "list of batches": lambda _: pa.table({"text": TEXTS}).to_batches(70),
+    "iterator of batches": lambda _: iter(pa.table({"text": TEXTS}).to_batches(700)),
     "reader": lambda _: pa.table({"text": TEXTS}).to_reader(),
     "array": lambda _: pa.array(TEXTS),
     "chunked": lambda _: pa.chunked_array([TEXTS[:9], TEXTS[9:]]),
