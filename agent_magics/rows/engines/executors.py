@@ -63,13 +63,7 @@ class ExecutorEngine:
         """See `Engine.seat`."""
         while True:
             invitation = invite()
-            try:
-                seat = self._executor.submit(sit, invitation)
-            except RuntimeError as error:  # it was shut down, or one of its processes died
-                raise self._no_seat(error) from None
-            self._seats.add(seat)
-            ended = asyncio.wrap_future(seat)
-            ended.add_done_callback(_look_at)  # one that begins after the map is told of nowhere
+            ended = self._submit(sit, invitation)
             came = asyncio.ensure_future(joined(invitation.number))
             both: list[asyncio.Future[Any]] = [ended, came]
             try:
@@ -85,13 +79,17 @@ class ExecutorEngine:
         self, task: Callable[..., str], invitation: Invitation, given: Any
     ) -> "asyncio.Future[str]":
         """See `Engine.start`."""
+        return self._submit(task, invitation, given)
+
+    def _submit(self, task: Callable[..., str], *given: Any) -> "asyncio.Future[str]":
+        """Have the executor run a task; raise a FatalError where it takes none."""
         try:
-            seat = self._executor.submit(task, invitation, given)
-        except RuntimeError as error:
+            seat = self._executor.submit(task, *given)
+        except RuntimeError as error:  # it was shut down, or one of its processes died
             raise self._no_seat(error) from None
         self._seats.add(seat)
         ended = asyncio.wrap_future(seat)
-        ended.add_done_callback(_look_at)
+        ended.add_done_callback(_look_at)  # one that begins after the map is told of nowhere
         return ended
 
     async def close(self) -> None:
