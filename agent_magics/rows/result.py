@@ -93,11 +93,13 @@ class MapResult:
         failed = self._sink.failed()
         if not failed:
             return self
-        held = self._held
+        held = self._source
+        assert isinstance(held, Held)  # as all are whose outcomes are in memory
         part = Held(held.library, held.columns, len(failed), _Chosen(held, failed))
         again = self._again(part)
+        assert isinstance(again._sink, Collected)  # of the same options
         outcomes = self._sink.outcomes
-        for place, outcome in zip(failed, again._collected.outcomes, strict=True):
+        for place, outcome in zip(failed, again._sink.outcomes, strict=True):
             outcomes[place] = _after(outcomes[place], outcome)
         self.progress = self.progress.joined(again.progress)
         self.stopped, self._frame = again.stopped, None
@@ -139,17 +141,6 @@ class MapResult:
             if count
         ]
         return f" ({', '.join(parts)})" if parts else ""
-
-    @property
-    def _held(self) -> Held:
-        if not isinstance(self._source, Held):
-            raise FatalError(NOT_HERE.format(what="a stream"))
-        return self._source
-
-    @property
-    def _collected(self) -> Collected:
-        assert isinstance(self._sink, Collected)
-        return self._sink
 
     def __repr__(self) -> str:
         return self.report()
