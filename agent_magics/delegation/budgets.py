@@ -1,13 +1,10 @@
 """What a sub-agent may spend: budgets are completed, compared, checked, and kept in records."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields, replace
-from typing import TypeVar
+from dataclasses import asdict, astuple, fields, replace
 
 from agent_magics.dispatch.turn import AgentBudget
 from agent_magics.protocol.errors import RespondToModel
-
-_Limit = TypeVar("_Limit", int, float)
 
 DEFAULT_BUDGET = AgentBudget(requests=50, tokens=1_000_000, seconds=900)
 # One to work with, and one for the summary.
@@ -32,8 +29,7 @@ def checked_budget(budget: AgentBudget) -> AgentBudget:
     Raises:
         RespondToModel: a limit is not above zero.
     """
-    limits = (budget.requests, budget.tokens, budget.cost, budget.seconds)
-    if any(limit is not None and not limit > 0 for limit in limits):
+    if any(limit is not None and not limit > 0 for limit in astuple(budget)):
         raise RespondToModel(f"budget: every limit must be above 0; got {budget}.")
     return replace(budget, requests=max(budget.requests or _LEAST_REQUESTS, _LEAST_REQUESTS))
 
@@ -63,15 +59,6 @@ def budget_of(limits: Mapping[str, float]) -> AgentBudget:
 
 def least(one: AgentBudget, other: AgentBudget) -> AgentBudget:
     """Return the stricter of two budgets, limit by limit."""
-    return AgentBudget(
-        _least(one.requests, other.requests),
-        _least(one.tokens, other.tokens),
-        _least(one.cost, other.cost),
-        _least(one.seconds, other.seconds),
-    )
-
-
-def _least(one: _Limit | None, other: _Limit | None) -> _Limit | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return min(one, other)
+    pairs = zip(astuple(one), astuple(other), strict=True)
+    set_ones = ([limit for limit in pair if limit is not None] for pair in pairs)
+    return AgentBudget(*(min(limits, default=None) for limits in set_ones))

@@ -87,7 +87,10 @@ class Budgets:
         if self.max_cost is not None and progress.unpriced:
             return "max_cost cannot be kept: the price of this model is not known"
         paid, more = max(progress.paid, 1), progress.in_flight + 1
-        for name, spent, limit, shown in self._spent(progress):
+        for name, spent, limit, shown in (
+            ("max_cost", progress.cost, self.max_cost, dollars(progress.cost)),
+            ("max_tokens", progress.tokens, self.max_tokens, f"{progress.tokens:,} tokens"),
+        ):
             if limit is not None and spent + spent * more / paid > limit:
                 return f"{name}={limit:g} is reached ({shown} spent)"
         return ""
@@ -99,13 +102,6 @@ class Budgets:
         if limit >= 1:
             return failed >= limit
         return progress.asked >= LEAST_ASKED and failed > limit * progress.asked
-
-    def _spent(self, progress: Progress) -> tuple[tuple[str, float, float | None, str], ...]:
-        """Return name, what is spent, the limit and the spent in words, of money and tokens."""
-        return (
-            ("max_cost", progress.cost, self.max_cost, dollars(progress.cost)),
-            ("max_tokens", progress.tokens, self.max_tokens, f"{progress.tokens:,} tokens"),
-        )
 
 
 # -- before a map ----------------------------------------------------------------------------------
