@@ -157,9 +157,7 @@ def _field_of(value: Any, name: str, held: Mapping[str, Any]) -> Any:
 def _piece(value: Any, levels: int, above: tuple[int, ...]) -> str:
     """Return a value as part of an outline; `above` holds the ids of the enclosing containers."""
     kind = type(value)
-    if kind is str:
-        return repr(value[:_TEXT]) + ("…" if len(value) > _TEXT else "")
-    if kind is bytes:
+    if kind is str or kind is bytes:
         return repr(value[:_TEXT]) + ("…" if len(value) > _TEXT else "")
     if kind is int and value.bit_length() > _LONGEST_NUMBER:
         return f"<an int of {value.bit_length():,} bits>"
