@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path, PurePath
-from typing import IO, Any, AnyStr, NamedTuple, TypeAlias, TypeVar
+from typing import IO, Any, AnyStr, NamedTuple, TypeAlias
 
 from agent_magics.files.beneath import real_path
 from agent_magics.files.paths import is_folder, typed_path
@@ -32,8 +32,7 @@ class Broken(NamedTuple):
     problem: str
 
 
-Rows: TypeAlias = Iterator[list[dict[str, Any] | Broken]]
-Read = TypeVar("Read")
+Rows: TypeAlias = Iterator[dict[str, Any] | Broken]
 FileJudge: TypeAlias = Callable[[str], str]
 
 NO_FORMAT = (
@@ -83,7 +82,7 @@ def judged_path(path: str, judge: FileJudge) -> str:
     return real
 
 
-def file_batches(pattern: str, judge: FileJudge = any_path) -> Rows:
+def file_rows(pattern: str, judge: FileJudge = any_path) -> Rows:
     """Read the rows of all files that a path or glob names, in the order of their names.
 
     Args:
@@ -256,7 +255,7 @@ def _read_parquet(file: IO[bytes]) -> Rows:
 
     rows = ParquetFile(file)
     _check_names(rows.schema_arrow.names)
-    return map(rows_of_arrow, rows.iter_batches(batch_size=BATCH))
+    return itertools.chain.from_iterable(map(rows_of_arrow, rows.iter_batches(batch_size=BATCH)))
 
 
 def rows_of_arrow(batch: Any) -> list[dict[str, Any] | Broken]:
@@ -271,23 +270,6 @@ def rows_of_arrow(batch: Any) -> list[dict[str, Any] | Broken]:
     return rows
 
 
-def in_batches(rows: Iterator[Read]) -> Iterator[list[Read]]:
-    """Yield rows in lists; those that were read before an error are yielded before it is raised."""
-    batch: list[Read] = []
-    failure: Exception | None = None
-    while not failure:
-        try:
-            batch.extend(itertools.islice(rows, BATCH))
-        except Exception as error:  # of the generator or library that the rows come from
-            failure = error
-        if not batch:
-            break
-        yield batch
-        batch = []
-    if failure:
-        raise failure
-
-
 def _read_csv(file: IO[bytes], delimiter: str = ",") -> Rows:
     # A cell may be as long as a prompt; the default is 128 KB.
     csv.field_size_limit(max(csv.field_size_limit(), _MOST_IN_LINE))
@@ -297,7 +279,8 @@ def _read_csv(file: IO[bytes], delimiter: str = ",") -> Rows:
         lines = csv.DictReader(_lines(text), delimiter=delimiter, strict=True)
         try:
             _check_names(lines.fieldnames or ())
-            yield from in_batches(_row_of_csv(row, delimiter) for row in lines)
+            for row in lines:
+                yield _row_of_csv(row, delimiter)
         except csv.Error as error:
             raise ValueError(NO_CSV.format(line=lines.line_num + 1, error=clause(error))) from None
 
@@ -320,9 +303,8 @@ def _check_names(names: Sequence[str]) -> None:
 
 
 def _read_jsonl(file: IO[bytes]) -> Rows:
-    return in_batches(
-        _parse_line(number, line) for number, line in enumerate(_lines(file), 1) if line.strip()
-    )
+    lines = enumerate(_lines(file), 1)
+    return (_parse_line(number, line) for number, line in lines if line.strip())
 
 
 def _lines(file: IO[AnyStr]) -> Iterator[AnyStr]:

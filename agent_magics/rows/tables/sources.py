@@ -20,8 +20,7 @@ from agent_magics.rows.tables.files import (
     Broken,
     FileJudge,
     any_path,
-    file_batches,
-    in_batches,
+    file_rows,
     rows_of_arrow,
 )
 
@@ -133,7 +132,7 @@ def _opened(rows: Any, judge: FileJudge) -> Source:
     if hasattr(rows, "__arrow_c_stream__"):
         return _of_arrow_stream(rows)
     if isinstance(rows, str | PurePath):
-        return _stream(itertools.chain.from_iterable(file_batches(str(rows), judge)))
+        return _stream(file_rows(str(rows), judge))
     # A table of another library yields the names of its columns.
     is_table = isinstance(getattr(rows, "columns", None), Iterable)
     if isinstance(rows, Mapping | bytes) or is_table or not isinstance(rows, Iterable):
@@ -177,10 +176,27 @@ def _each(rows: Iterable[Any]) -> Iterator[Row]:
 
 
 def _stream(rows: Iterator[Row]) -> RowStream:
-    batches = in_batches(rows)  # small files share one, and with it their columns
+    batches = _in_batches(rows)  # small files share one, and with it their columns
     first = next(batches, [])
     count = None if first else 0
     return RowStream("", _columns_of(first), itertools.chain([first], batches), count)
+
+
+def _in_batches(rows: Iterator[Row]) -> Iterator[list[Row]]:
+    """Yield rows in lists; those that were read before an error are yielded before it is raised."""
+    batch: list[Row] = []
+    failure: Exception | None = None
+    while not failure:
+        try:
+            batch.extend(itertools.islice(rows, BATCH))
+        except Exception as error:  # of the generator or library that the rows come from
+            failure = error
+        if not batch:
+            break
+        yield batch
+        batch = []
+    if failure:
+        raise failure
 
 
 def _columns_of(rows: Iterable[Any]) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 
 from agent_magics import Agent
 from agent_magics.protocol.errors import FatalError
-from agent_magics.rows.tables.files import Broken, file_batches
+from agent_magics.rows.tables.files import Broken, file_rows
 from agent_magics.rows.tables.sources import Held, open_source
 from tests.support.rows.echo import Echo
 from tests.support.users import call_as_user
@@ -302,7 +302,7 @@ def test_what_was_written_as_csv_is_read_as_it_was(quoting, rows, tmp_path_facto
     path = tmp_path_factory.mktemp("a") / "a.csv"
     with path.open("w", encoding="utf-8", newline="") as file:
         csv_module.writer(file, quoting=quoting).writerows([["id", "text"], *rows])
-    read = [tuple(row.values()) for batch in file_batches(str(path)) for row in batch]
+    read = [tuple(row.values()) for row in file_rows(str(path))]
     assert read == [(first or None, second or None) for first, second in rows]
 
 
@@ -326,16 +326,16 @@ def test_a_quote_that_csv_does_not_allow_is_told_before_it_swallows_or_changes_r
 def test_a_file_is_read_whose_name_is_also_a_pattern(tmp_path):
     for name in ("data[1]", "data1"):
         (tmp_path / f"{name}.jsonl").write_text(json.dumps({"name": name}))
-    assert list(file_batches(str(tmp_path / "data[1].jsonl"))) == [[{"name": "data[1]"}]]
+    assert list(file_rows(str(tmp_path / "data[1].jsonl"))) == [{"name": "data[1]"}]
     (tmp_path / "data[1].jsonl").unlink()
-    assert list(file_batches(str(tmp_path / "data[1].jsonl"))) == [[{"name": "data1"}]]
+    assert list(file_rows(str(tmp_path / "data[1].jsonl"))) == [{"name": "data1"}]
 
 
 def test_the_longest_field_of_others_stays(tmp_path):
     (tmp_path / "a.csv").write_text("text\na\n")
     before = csv_module.field_size_limit(1 << 30)
     try:
-        list(file_batches(str(tmp_path / "a.csv")))
+        list(file_rows(str(tmp_path / "a.csv")))
         assert csv_module.field_size_limit() == 1 << 30
     finally:
         csv_module.field_size_limit(before)
@@ -550,12 +550,12 @@ def test_no_rows_are_left_out_unseen_where_a_folder_may_not_be_looked_into(patte
         for folder in ("closed", ".hidden"):
             Path(folder).chmod(mode)
         try:
-            return list(file_batches(pattern))
+            return list(file_rows(pattern))
         except FatalError as error:
             return str(error)
 
     found = call_as_user(read)
     if is_read:
-        assert found == [[{"n": 1}]]
+        assert found == [{"n": 1}]
     else:
         assert re.fullmatch(r"(\./)?closed/? cannot be read: you may not look into it.*", found)
