@@ -247,7 +247,9 @@ class BatchJob(Job):
                 self._leave(key)
                 continue
             try:
-                pack = pack or await self._begin_pack()
+                if pack is None:
+                    pack = Pack(await asyncio.to_thread(self._ledger.folder))
+                    self._packs.add(pack)
                 pack.add(key, line)
             except OSError as error:
                 self._fail(FatalError(NOT_WRITTEN.format(error=short_message(error))))
@@ -256,16 +258,6 @@ class BatchJob(Job):
             self.progress.in_flight += 1
         if pack is not None:
             start(self._send(pack))
-
-    async def _begin_pack(self) -> Pack:
-        """Open the file of one more batch.
-
-        Raises:
-            OSError: it cannot be written.
-        """
-        pack = Pack(await asyncio.to_thread(self._ledger.folder))
-        self._packs.add(pack)
-        return pack
 
     def _fits_budget(self, pack: Pack) -> bool:
         """Return whether a batch may grow; where not, its answers decide how far the map goes."""

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agent_magics.files.paths import typed_path
 from agent_magics.rows.engines.partitions import Partitions
 from agent_magics.rows.outcomes import ROW, Parts, Plain, Sink, not_asked, values_of
 from agent_magics.rows.tables.columns import AnswerColumns, Column
@@ -94,8 +93,6 @@ class PartitionFiles(Parts):
     """A Parquet file of the outcomes of each partition; see `Parts`."""
 
     def __init__(self, place: str | Path, columns: AnswerColumns, digest: bytes) -> None:
-        if "://" not in str(place):  # workers have other working folders
-            place = typed_path(place).absolute()
         super().__init__(place, columns, digest + b" partitions", SPAN)
         self._sizes: dict[int, int] = {}
 
