@@ -84,7 +84,7 @@ def _pandas(table: Any) -> Any:
     import pandas as pd  # noqa: PLC0415 - heavy, and the caller has it
     import pyarrow as pa  # noqa: PLC0415
 
-    types = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
+    types: dict[Any, Any] = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
     types |= {each: pd.ArrowDtype(each) for each in table.schema.types if pa.types.is_list(each)}
     return table.to_pandas(types_mapper=types.get, date_as_object=False)
 
