@@ -72,11 +72,10 @@ class AgentCells:
             self._check_background()
         if options.map:
             mapping, asked = self._prepare_map(options, cell)
-            work = self._map(mapping.run(background=options.background, **asked), options)
             if options.background:
-                self._go_on_behind(mapping.agent, _map_behind(mapping, work))
+                self._go_on_behind(mapping.agent, self._map_behind(mapping, asked, options))
             else:  # the agent stays free for other cells
-                await work
+                self._bind_map(await mapping.run(**asked), options)
             return
         run, prompt = self._prepare(options, cell)
         order = self._orders.setdefault(run.agent.name, asyncio.Lock())
@@ -159,8 +158,6 @@ class AgentCells:
         following = self._notebook.begin_run(run.agent)
         self._notebook.views[run.agent.name] = following.view
         options.plan = False
-        if (staged := self._notebook.rerecording.staged(run.agent.name)) is not None:
-            options.record, options.replay = str(staged), None
         try:
             yield following, self._notebook.turn_config(run.agent, options)[0]
         finally:
@@ -177,12 +174,13 @@ class AgentCells:
         run.has_begun = True
         turn_config, notes = self._notebook.turn_config(agent, options, prompt)
         given = self._notebook.cell_reader.settings_of(options)
-        if not (given["replay"] or given["record"]):
+        is_recorded = given["replay"] is not None or given["record"] is not None
+        if not is_recorded:
             run.name_conversation()
         for note in notes:
             run.note(note)
         notebook = self._notebook
-        is_seen = not given["replay"] and is_watched(notebook.shell)
+        is_seen = not is_recorded and is_watched(notebook.shell)
         notebook.earlier_conversation.offer(run, can_be_shown=is_seen)
         notebook.last_agent = agent
         notebook.views[agent.name] = run.view
@@ -258,8 +256,16 @@ class AgentCells:
 
     # -- cells that map ----------------------------------------------------------------------------
 
-    async def _map(self, running: "Coroutine[Any, Any, MapResult]", options: Namespace) -> None:
-        self._bind_map(await running, options)
+    async def _map_behind(
+        self, mapping: "MapCell", asked: dict[str, Any], options: Namespace
+    ) -> None:
+        """Run a map in the background; no cell is left to end with its error."""
+        try:
+            self._bind_map(await mapping.run(background=True, **asked), options)
+        except KeyboardInterrupt:
+            return
+        except FatalError as error:
+            mapping.fail(short_message(error))
 
     def _prepare_map(
         self, options: Namespace, cell: str, *, blocks: bool = False
@@ -283,16 +289,6 @@ class AgentCells:
         self._notebook.shell.user_ns["_agent"] = result
         if options.into:
             self._notebook.shell.user_ns[options.into] = result.frame
-
-
-async def _map_behind(mapping: "MapCell", work: Coroutine[Any, Any, None]) -> None:
-    """Do the work of a map in the background; no cell is left to end with its error."""
-    try:
-        await work
-    except KeyboardInterrupt:
-        return
-    except FatalError as error:
-        mapping.fail(short_message(error))
 
 
 def _pictures(

@@ -70,18 +70,18 @@ class CellReader:
 
         Args:
             agent: the agent that runs.
-            options: the cell's options.
-            prompt: the prompt whose turn is recorded again; None records nothing.
+            options: the cell's options; those of the recording change where it is recorded anew.
+            prompt: the prompt whose turn is recorded anew; None begins no such recording.
 
         Raises:
             FatalError: a setting is invalid, or there is no such recording.
         """
         replay, notes = self._recording(options)
-        record = None
         if replay is not None and prompt is not None:
             take = self.rerecording.begin(agent.name, replay, prompt, agent.config.cwd)
-            if take is not None:
-                replay, (record, note) = None, take
+            if take is not None:  # also for the run of a plan in the same cell
+                replay = options.replay = None
+                options.record, note = take
                 notes = [note]
         namespace = self._shell.user_ns
         notes = [*notes, *self._page_tools.give(agent)]
@@ -92,7 +92,7 @@ class CellReader:
             more=not options.tools,
             output=None if options.plan else read_type(options.output, namespace),
             plan=options.plan,
-            **self._given(options, replay, record),
+            **self._given(options, replay),
         )
         return turn_config, notes
 
@@ -104,15 +104,13 @@ class CellReader:
         """
         return self._given(options, self._recording(options)[0])
 
-    def _given(
-        self, options: Namespace, replay: Path | None, record: Path | None = None
-    ) -> dict[str, Any]:
+    def _given(self, options: Namespace, replay: Path | None) -> dict[str, Any]:
         given = {
             name: value
             for name in settings_in(Where.CELL)
             if name not in ("name", "tools") and (value := getattr(options, name)) is not None
         }
-        record = record or options.record or (None if replay else self._settings.record or None)
+        record = options.record or (None if replay else self._settings.record or None)
         return {**given, "replay": replay, "record": record}
 
     def _with_notebook(self, named: Any) -> list[Any]:

@@ -86,11 +86,6 @@ class Rerecording:
         self._takes[agent] = _Take(path, staged, key)
         return staged, NOTE.format(name=code_span(path.name))
 
-    def staged(self, agent: str) -> Path | None:
-        """Return the temporary recording of the cell of an agent that is recorded anew, if any."""
-        take = self._takes.get(agent)
-        return None if take is None else take.staged
-
     def settle(self, agent: str, *, ended_well: bool) -> None:
         """Merge the new answers of the ended cell into its recording, or discard them.
 
