@@ -1,7 +1,7 @@
 """Records which of a project's texts for agents are trusted, by the digests that people saw."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, TypeVar
@@ -87,12 +87,12 @@ def digest_of_all(each: Iterable[ProjectText]) -> str:
     return digest_of((os.fspath(one.place), one.digest.encode()) for one in each)
 
 
-def trust(what: str, waiting: Sequence[_Each], digest: str) -> list[_Each]:
-    """Trust the one that has a digest, or all together, and return what was trusted.
+def trust(what: str, found: Iterable[_Each], digest: str) -> list[_Each]:
+    """Trust the one that has a digest, or all that wait together, and return what was trusted.
 
     Args:
         what: "skills" or "prompts".
-        waiting: what is there now and not trusted.
+        found: what is there now.
         digest: as it was shown, or its beginning.
 
     Raises:
@@ -100,9 +100,10 @@ def trust(what: str, waiting: Sequence[_Each], digest: str) -> list[_Each]:
     """
     command = f"%agent {what} trust"
     check_length(digest, command)
+    waiting = untrusted(found)
     chosen = [one for one in waiting if one.digest.startswith(digest)]
     if digest_of_all(waiting).startswith(digest):
-        chosen = list(waiting)
+        chosen = waiting
     if not chosen:
         raise FatalError(
             f"Nothing was trusted: none of the {what} that wait for trust has the digest "

@@ -13,14 +13,7 @@ from pathlib import Path
 from agent_magics.config_files.places import FOLDER, config_folder
 from agent_magics.config_files.trust import digest_of
 from agent_magics.files.paths import printable
-from agent_magics.project.digests import (
-    ProjectText,
-    describe_problem,
-    is_trusted,
-    trust,
-    untrusted,
-    usable,
-)
+from agent_magics.project.digests import ProjectText, describe_problem, is_trusted, usable
 from agent_magics.project.front_matter import split_front_matter
 from agent_magics.project.root import folders_down
 from agent_magics.project.texts import decode_text, names_in, opened, read_file, reason_of
@@ -78,15 +71,6 @@ def fill_prompt(workspace: Path, name: str, values: Mapping[str, str]) -> str:
         form = " ".join([name, *(f"{field}=..." for field in prompt.fields)])
         raise FatalError(f"The prompt {name} {fault}; write: --prompt {form}")
     return _FIELD.sub(lambda field: values[field[1]], prompt.text)
-
-
-def trust_prompts(workspace: Path, digest: str) -> list[PromptFile]:
-    """Trust the prompt, or all untrusted prompts together, that have a digest; return them.
-
-    Raises:
-        FatalError: no prompt has this digest (any more), or the trust cannot be kept.
-    """
-    return trust("prompts", untrusted(find_prompts(workspace)), digest)
 
 
 def _missing(prompts: Sequence[PromptFile], name: str) -> str:

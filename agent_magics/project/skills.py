@@ -18,7 +18,7 @@ from agent_magics.config_files.places import FOLDER, config_folder
 from agent_magics.config_files.trust import digest_of
 from agent_magics.files.paths import printable
 from agent_magics.files.plain_files import stamp_of
-from agent_magics.project.digests import ProjectText, describe_problem, is_trusted, trust, untrusted
+from agent_magics.project.digests import ProjectText, describe_problem, is_trusted, untrusted
 from agent_magics.project.front_matter import Value, split_front_matter
 from agent_magics.project.root import folders_down
 from agent_magics.project.texts import (
@@ -133,15 +133,6 @@ def describe_problems(skills: Iterable[Skill]) -> list[str]:
             "they have changed since). %agent skills trust shows them."
         )
     return told
-
-
-def trust_skills(workspace: Path, digest: str) -> list[Skill]:
-    """Trust the skill, or all untrusted skills together, that have a digest; return them.
-
-    Raises:
-        FatalError: no skill has this digest (any more), or the trust cannot be kept.
-    """
-    return trust("skills", untrusted(find_skills(workspace)), digest)
 
 
 # -- reading ---------------------------------------------------------------------------------------

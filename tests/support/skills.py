@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from agent_magics.project.digests import digest_of_all, untrusted
-from agent_magics.project.skills import find_skills, trust_skills
+from agent_magics.project.digests import digest_of_all, trust, untrusted
+from agent_magics.project.skills import find_skills
 
 TOOL = """
 from agent_magics import tool
@@ -51,4 +51,5 @@ def write_skill(
 
 def trust_all(workspace: Path) -> None:
     """Trust all skills of a workspace."""
-    trust_skills(workspace, digest_of_all(untrusted(find_skills(workspace))))
+    found = find_skills(workspace)
+    trust("skills", found, digest_of_all(untrusted(found)))

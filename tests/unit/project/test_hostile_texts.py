@@ -14,13 +14,10 @@ import pytest
 
 from agent_magics import Agent, ScriptedModel
 from agent_magics.approval.rules import RuleBook
-from agent_magics.project.digests import describe_problem, digest_of_all, untrusted
+from agent_magics.project.digests import describe_problem, digest_of_all, trust, untrusted
 from agent_magics.project.instructions import describe_problems as instruction_problems
 from agent_magics.project.instructions import read_instructions
-from agent_magics.project.prompts import (
-    find_prompts,
-    trust_prompts,
-)
+from agent_magics.project.prompts import find_prompts
 from agent_magics.project.skills import find_skills
 from agent_magics.text.invisible import clean_text
 from tests.support.skills import home, trust_all, write_skill
@@ -179,9 +176,9 @@ def trust_what_there_is(workspace: Path) -> None:
     """Trust the files, so that they are used as far as they can be."""
     if any(not each.problem for each in find_skills(workspace)):
         trust_all(workspace)
-    waiting = untrusted(find_prompts(workspace))
-    if waiting:
-        trust_prompts(workspace, digest_of_all(waiting))
+    found = find_prompts(workspace)
+    if waiting := untrusted(found):
+        trust("prompts", found, digest_of_all(waiting))
 
 
 SPECIAL = [

@@ -4,12 +4,8 @@ import pytest
 
 from agent_magics import FatalError
 from agent_magics.config_files.places import config_folder
-from agent_magics.project.digests import digest_of_all, untrusted
-from agent_magics.project.prompts import (
-    fill_prompt,
-    find_prompts,
-    trust_prompts,
-)
+from agent_magics.project.digests import digest_of_all, trust, untrusted
+from agent_magics.project.prompts import fill_prompt, find_prompts
 from tests.support.skills import home
 
 __all__ = ["home"]
@@ -27,8 +23,8 @@ def write(folder, name, text):
 
 
 def trust_all(workspace):
-    waiting = untrusted(find_prompts(workspace))
-    return trust_prompts(workspace, digest_of_all(waiting))
+    found = find_prompts(workspace)
+    return trust("prompts", found, digest_of_all(untrusted(found)))
 
 
 def test_the_persons_own_is_used_at_once_and_that_of_the_project_once_trusted(repository):
@@ -69,6 +65,6 @@ def test_trust_needs_the_digest_that_was_shown(repository):
     write(repository / ".agent_magics", "p.md", "One.")
     for digest in ("", "0" * 12, find_prompts(repository)[0].digest[:11]):
         with pytest.raises(FatalError, match="%agent prompts trust"):
-            trust_prompts(repository, digest)
+            trust("prompts", find_prompts(repository), digest)
     with pytest.raises(FatalError, match="You have not trusted the prompt p"):
         fill_prompt(repository, "p", {})

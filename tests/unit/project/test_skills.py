@@ -6,8 +6,8 @@ import pytest
 
 from agent_magics import FatalError
 from agent_magics.config_files.places import config_folder
-from agent_magics.project.digests import untrusted, usable
-from agent_magics.project.skills import describe_problems, find_skills, render_skills, trust_skills
+from agent_magics.project.digests import trust, untrusted, usable
+from agent_magics.project.skills import describe_problems, find_skills, render_skills
 from tests.support.skills import TOOL, home, trust_all, write_skill
 
 __all__ = ["home"]
@@ -60,7 +60,7 @@ def test_trust_binds_to_every_file_and_to_one_skill(repository):
         "have changed since). %agent skills trust shows them."
     ]
     one, _ = find_skills(repository)
-    trust_skills(repository, one.digest[:12])
+    trust("skills", find_skills(repository), one.digest[:12])
     assert names(usable(find_skills(repository))) == ["one"]
     trust_all(repository)
     assert names(usable(find_skills(repository))) == ["one", "two"]
@@ -77,7 +77,7 @@ def test_only_what_was_shown_can_be_trusted(repository, digest):
     (skill / "SKILL.md").write_text("---\nname: one\ndescription: Other.\n---\n")
     for wrong in (digest, seen[:12]):
         with pytest.raises(FatalError, match="%agent skills trust"):
-            trust_skills(repository, wrong)
+            trust("skills", find_skills(repository), wrong)
     assert usable(find_skills(repository)) == []
 
 

@@ -12,12 +12,12 @@ from agent_magics.files.paths import is_folder, typed_path
 from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.mcp.config.sources import ProjectServers
-from agent_magics.project.digests import ProjectText, digest_of_all, untrusted
+from agent_magics.project.digests import ProjectText, digest_of_all, trust, untrusted
 from agent_magics.project.instructions import describe_problems, read_instructions
 from agent_magics.project.memory import note_folders
-from agent_magics.project.prompts import find_prompts, trust_prompts
+from agent_magics.project.prompts import find_prompts
 from agent_magics.project.root import find_root
-from agent_magics.project.skills import find_skills, trust_skills
+from agent_magics.project.skills import find_skills
 from agent_magics.protocol.errors import FatalError, short_message
 from agent_magics.render.markdown import code_span
 from agent_magics.render.tables import table
@@ -105,8 +105,8 @@ def _trust(parts: Sequence[_Section], digest: str) -> None:
 def _parts(workspace: Path) -> list[_Section]:
     return [
         _instructions(workspace),
-        _texts("Skills", find_skills(workspace), lambda digest: trust_skills(workspace, digest)),
-        _texts("Prompts", find_prompts(workspace), lambda digest: trust_prompts(workspace, digest)),
+        _texts("Skills", find_skills(workspace)),
+        _texts("Prompts", find_prompts(workspace)),
         _memory(workspace),
         _rules(workspace),
         _of_files("Settings", ProjectSettings(workspace), "settings trust"),
@@ -124,10 +124,11 @@ def _instructions(workspace: Path) -> _Section:
     )
 
 
-def _texts(name: str, found: Sequence[ProjectText], trust: Callable[[str], Any]) -> _Section:
+def _texts(name: str, found: Sequence[ProjectText]) -> _Section:
     names = ", ".join(code_span(each.name) for each in found) or "none"
-    waiting = untrusted(found)
-    return _Section(name, names, name.lower(), digest_of_all(waiting) if waiting else "", trust)
+    waiting, word = untrusted(found), name.lower()
+    digest = digest_of_all(waiting) if waiting else ""
+    return _Section(name, names, word, digest, lambda given: trust(word, found, given))
 
 
 def _memory(workspace: Path) -> _Section:

@@ -3,8 +3,14 @@
 from agent_magics.config_files.trust import SHOWN_DIGEST
 from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
-from agent_magics.project.digests import describe_problem, digest_of_all, untrusted, usable
-from agent_magics.project.prompts import PromptFile, find_prompts, trust_prompts
+from agent_magics.project.digests import (
+    describe_problem,
+    digest_of_all,
+    trust,
+    untrusted,
+    usable,
+)
+from agent_magics.project.prompts import PromptFile, find_prompts
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span, fenced
 from agent_magics.render.tables import table
@@ -61,7 +67,7 @@ def _as_written(prompt: PromptFile) -> str:
 
 def _trust(notebook: NotebookAgents, digest: str) -> str:
     """Trust the prompts that have this digest, all or one."""
-    trusted = trust_prompts(notebook.workspace, digest)
+    trusted = trust("prompts", find_prompts(notebook.workspace), digest)
     return f"You may use: {', '.join(code_span(each.name) for each in trusted)}."
 
 

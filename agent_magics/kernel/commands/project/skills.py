@@ -6,8 +6,14 @@ from agent_magics.config_files.trust import SHOWN_DIGEST
 from agent_magics.kernel.commands.project.skill_tests import TEST, run_skill_test
 from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
-from agent_magics.project.digests import describe_problem, digest_of_all, untrusted, usable
-from agent_magics.project.skills import Skill, find_skills, trust_skills
+from agent_magics.project.digests import (
+    describe_problem,
+    digest_of_all,
+    trust,
+    untrusted,
+    usable,
+)
+from agent_magics.project.skills import Skill, find_skills
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span, fenced
 from agent_magics.render.tables import table
@@ -76,7 +82,7 @@ def _test(notebook: NotebookAgents, name: str) -> str:
 
 def _trust(notebook: NotebookAgents, digest: str) -> str:
     """Trust the skills that have this digest, all or one."""
-    trusted = trust_skills(notebook.workspace, digest)
+    trusted = trust("skills", find_skills(notebook.workspace), digest)
     return f"Used from the next cell on: {', '.join(code_span(each.name) for each in trusted)}."
 
 
