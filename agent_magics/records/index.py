@@ -107,7 +107,7 @@ def list_conversations(folder: Path) -> list[RecordedConversation]:
     read = 0
     for path, found, pinned in records_in(folder):
         row = known.get(path)
-        if row is None or row.size > found.st_size or _is_other(row, found):
+        if row is None or (row.size, row.changed) != (found.st_size, found.st_mtime_ns):
             before = row.size if row is not None and row.size <= found.st_size else 0
             row = _read_on(path, row if before else None, found)
             read += found.st_size - before
@@ -142,10 +142,6 @@ def _folders(folder: str | Path, depth: int) -> Iterator[str]:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 yield from _folders(entry.path, depth - 1)
-
-
-def _is_other(row: _Row, found: os.stat_result) -> bool:
-    return row.size != found.st_size or row.changed != found.st_mtime_ns
 
 
 # -- reading a record ------------------------------------------------------------------------------

@@ -237,12 +237,6 @@ def _readable(lines: Iterable[bytes]) -> Iterator[Event]:
             yield _noun(line)
 
 
-def _last_number(lines: Sequence[bytes]) -> int:
-    """Return the number of the last event."""
-    found = filter(None, map(_NUMBER.match, reversed(lines)))
-    return next((int(match[1]) for match in found), 0)
-
-
 def _look_at(record: Record, shown: Sequence[Event]) -> None:
     """Find the last turn's prompt and outputs that may be missing in the history."""
     begun = shown[0] if shown and isinstance(shown[0], TurnStarted) else None
@@ -250,7 +244,10 @@ def _look_at(record: Record, shown: Sequence[Event]) -> None:
     # Some servers use an id for several calls of a turn; the first ones have their outputs.
     answered = Counter(item.call_id for item in items if isinstance(item, ToolCallOutput))
     record.outputs = _outputs(shown, answered)
-    if begun is not None and not any(map(_is_prompt, items)) and not _has_ended(begun, shown):
+    if begun is None or any(isinstance(e, UserMessage) and e.role == "user" for e in items):
+        return
+    # A prompt that is still missing when its turn has ended is not wanted.
+    if not any(isinstance(e, TURN_ENDS) and e.turn_id == begun.turn_id for e in shown):
         record.prompt = begun.prompt
 
 
@@ -269,19 +266,6 @@ def _items_of(done: Sequence[Done], turn_id: str) -> list[Item]:
             later = done[place:] if opened.turn_id == turn_id else []
             return [entry.item for entry in later if isinstance(entry, ItemAdded)]
     return []
-
-
-def _is_prompt(item: Item) -> bool:
-    return isinstance(item, UserMessage) and item.role == "user"
-
-
-def _has_ended(begun: TurnStarted, shown: Iterable[Event]) -> bool:
-    """Return whether a turn has ended; a prompt that is still missing then is not wanted."""
-    return any(isinstance(each, TURN_ENDS) and each.turn_id == begun.turn_id for each in shown)
-
-
-def _whole_lines(data: bytes) -> list[bytes]:
-    return data.split(b"\n")[:-1]  # the last is "", or a partial line
 
 
 def _noun(line: bytes) -> Any:
@@ -351,7 +335,7 @@ _EVENTS = {
 def _read_events(data: bytes, conversation: str) -> Record:
     """Convert events of a version 1 record to entries, as far as events describe the items."""
     events = []
-    lines = _whole_lines(data)
+    lines = data.split(b"\n")[:-1]  # the last is "", or a partial line
     for line in lines:
         kind = _KIND.match(line)
         if kind is None:
@@ -374,7 +358,8 @@ def _read_events(data: bytes, conversation: str) -> Record:
     done: list[Done] = []
     for turn in _by_turn(events):
         done += _entries_of(turn)
-    return Record(begun, done, last=_last_number(lines), notes=[EARLIER])
+    last = next((int(n[1]) for n in map(_NUMBER.match, reversed(lines)) if n), 0)
+    return Record(begun, done, last=last, notes=[EARLIER])
 
 
 def _by_turn(events: Iterable[Event]) -> Iterator[list[Event]]:
