@@ -43,10 +43,7 @@ LISTED_FILES = (
 LISTED_FOLDERS = (rf"(?m)^(d\S+ \{{owner\}}) {_SIZE} ", r"\1 {size} ")
 LISTED_TOTAL = (rf"(?m)^total {_SIZE}$(?=\n{_MODE})", "total {size}")
 # Temporary names by Python, by mktemp, and of the folders that we give to commands.
-TEMPORARY_NAMES = (
-    r"\{tmp\}(?:/(?:\{name\}|agent-magics-\d+-\w+|tmp[._-]?\w+))+",
-    "{tmp}/{name}",
-)
+TEMPORARY_NAMES = (r"\{tmp\}(?:/(?:\{name\}|agent-magics-\d+-\w+|tmp[._-]?\w+))+", "{tmp}/{name}")
 # File names that IPython gives to cells.
 CELL_FILES = (
     r"<ipython-input-\d+-\w+>|\{tmp\}/ipykernel_\d+/\d+\.py|\bCell In ?\[\d+\]|\bIn \[\d+\]",

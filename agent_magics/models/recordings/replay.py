@@ -40,13 +40,7 @@ from agent_magics.models.wires.chat.model import ChatWire
 from agent_magics.models.wires.remote import Wire
 from agent_magics.models.wires.responses.model import ResponsesWire
 from agent_magics.protocol.errors import FatalError, short_message
-from agent_magics.protocol.items import (
-    CALL_TYPES,
-    Item,
-    LocalShellCall,
-    ToolCallOutput,
-    text_of,
-)
+from agent_magics.protocol.items import CALL_TYPES, Item, LocalShellCall, ToolCallOutput, text_of
 from agent_magics.text.brief import brief, number_of
 
 LIVE = (
@@ -125,7 +119,7 @@ class ReplayModel:
             raise FatalError(f"{drift}\nreplay_strict makes this an error; {self._rerecord()}.")
         if drift:
             yield Notice(drift)
-        outputs = iter(self._playing(request).outputs_after(exchange))
+        outputs = iter(self._current[self._key(request)].outputs_after(exchange))
         try:
             async with aclosing(self._play(exchange, request)) as events:
                 async for event in events:
@@ -196,9 +190,6 @@ class ReplayModel:
         return "record it anew with a live model (%agent recording rerecord next)"
 
     # -- finding --------------------------------------------------------------------------------
-
-    def _playing(self, request: ModelRequest) -> "_Playing":
-        return self._current[self._key(request)]
 
     def _key(self, request: ModelRequest) -> tuple[str, ...]:
         recorded = prompt_hider(self._paths)(request.prompt)

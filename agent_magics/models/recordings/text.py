@@ -19,6 +19,7 @@ from agent_magics.models.wires.chat.model import ChatDecoder
 from agent_magics.models.wires.responses.model import ResponseDecoder
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import (
+    CALL_TYPES,
     AssistantMessage,
     CustomToolCall,
     FunctionCall,
@@ -53,13 +54,8 @@ def items_of(answer: RecordedAnswer) -> list[Item]:
 
 def calls_of(answer: RecordedAnswer) -> list[str]:
     """Return the names of the tools that an answer calls, in order."""
-    names = []
-    for item in items_of(answer):
-        if isinstance(item, LocalShellCall):
-            names.append("local_shell")
-        elif isinstance(item, (FunctionCall, CustomToolCall)):
-            names.append(item.name)
-    return names
+    calls = (item for item in items_of(answer) if isinstance(item, CALL_TYPES))
+    return ["local_shell" if isinstance(each, LocalShellCall) else each.name for each in calls]
 
 
 # How the prompts of sub-agents begin (`delegation`), in the white space of `prompt_key`.

@@ -3,10 +3,7 @@
 from pathlib import Path
 
 from agent_magics.files.paths import typed_path
-from agent_magics.kernel.cell.request.rerecording import (
-    with_prompts_of_plans,
-    with_what_follows,
-)
+from agent_magics.kernel.cell.request.rerecording import with_prompts_of_plans, with_what_follows
 from agent_magics.kernel.commands.recordings.notebook_prompts import (
     NotebookPrompts,
     prompts_of_notebook,
@@ -35,18 +32,14 @@ PROMPT_WIDTH = 60
 DIFF_LINES = 60
 
 
-def _path(file: str) -> Path:
-    return typed_path(file)
-
-
 def _own(notebook: NotebookAgents, hint: str = "") -> Path:
     """Return the recording that this notebook plays or writes."""
     chosen = notebook.settings.replay
     if chosen and chosen != "auto":
-        return _path(chosen)
+        return typed_path(chosen)
     path = recording_beside_notebook()
     if path is None and notebook.settings.record:
-        return _path(notebook.settings.record)
+        return typed_path(notebook.settings.record)
     if path is None:
         hint = hint or f"name a file. {RECORDINGS.usage()}"
         raise FatalError(f"This notebook plays no recording; {hint}")
@@ -158,20 +151,20 @@ def _unused(recording: Recording, prompts: NotebookPrompts) -> list[RecordedTurn
 
 def _show(notebook: NotebookAgents, file: str = "") -> str:
     """Show the exchanges of a recording."""
-    return show_recording(_path(file) if file else _own(notebook))
+    return show_recording(typed_path(file) if file else _own(notebook))
 
 
 def _diff(notebook: NotebookAgents, first: str, second: str = "") -> str:
     """Show what B answers differently from A."""
     if second:
-        return show_differences(_path(first), _path(second))
-    return show_differences(_own(notebook), _path(first))
+        return show_differences(typed_path(first), typed_path(second))
+    return show_differences(_own(notebook), typed_path(first))
 
 
 def _trim(notebook: NotebookAgents, file: str = "", cells: str = "") -> str:
     """Remove what no cell of the saved notebook uses."""
-    path = _path(file) if file else _own(notebook)
-    return trim_recording(path, notebook.settings.cwd, _path(cells) if cells else None)
+    path = typed_path(file) if file else _own(notebook)
+    return trim_recording(path, notebook.settings.cwd, typed_path(cells) if cells else None)
 
 
 def _rerecord(notebook: NotebookAgents, which: str) -> str:
