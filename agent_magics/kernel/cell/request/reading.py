@@ -85,7 +85,8 @@ class CellReader:
                 notes = [note]
         namespace = self._shell.user_ns
         notes = [*notes, *self._page_tools.give(agent)]
-        named = self._with_notebook(_split_at_commas(options.tools) or self._settings.tools)
+        given = " ".join(options.tools or ()).replace(",", " ").split()
+        named = self._with_notebook(given or self._settings.tools)
         turn_config = agent.turn_config(
             tools=named if options.tools else [*named, *own_tools(namespace)],
             namespace=namespace,
@@ -138,11 +139,6 @@ class CellReader:
             path = beside
         note = f"The model's side is played from the recording `{path.name}`; tools run for real."
         return path, [note]
-
-
-def _split_at_commas(names: Sequence[str] | None) -> list[str]:
-    """Split the names of ``--tools`` at commas and blanks."""
-    return " ".join(names or ()).replace(",", " ").split()
 
 
 _BLANK_LINES = re.compile(r"\A(?:[^\S\n]*\n)+")

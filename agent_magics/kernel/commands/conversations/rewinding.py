@@ -127,13 +127,10 @@ def _of_files(way: UndoResult | None, cwd: Path) -> list[str]:
         return ["- Files: none."]
     names = ", ".join(code_span(shown_path(path, cwd)) for path in way.paths[:_MOST_NAMED])
     doubtful = ", ".join(code_span(shown_path(path, cwd)) for path in way.doubtful[:_MOST_NAMED])
-    lines = [f"- Files: {names or 'none'}.", *_obstacles(way, cwd)]
-    return [*lines, *([f"- Left alone, perhaps yours: {doubtful}."] if doubtful else [])]
-
-
-def _obstacles(way: UndoResult, cwd: Path) -> list[str]:
     shown = way.obstacles[:_MOST_NAMED]
-    return left_alone({shown_path(each.change.path, cwd): each.reason for each in shown})
+    obstacles = left_alone({shown_path(each.change.path, cwd): each.reason for each in shown})
+    lines = [f"- Files: {names or 'none'}.", *obstacles]
+    return [*lines, *([f"- Left alone, perhaps yours: {doubtful}."] if doubtful else [])]
 
 
 def left_alone(reasons: Mapping[str, str]) -> list[str]:

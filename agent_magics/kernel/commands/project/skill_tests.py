@@ -76,17 +76,8 @@ def _testable(skills: Sequence[Skill], name: str) -> Skill:
 def _command(skill: Skill) -> list[str]:
     """Return the program; nothing but the notebook is read of the folder and those above it."""
     sanitize = [f"--nbval-sanitize-with={_SANITIZE}"] if _SANITIZE in skill.files else []
-    pytest = [
-        sys.executable,
-        "-P",
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "nbval.plugin",
-        "-p",
-        "no:cacheprovider",
-    ]
+    plugins = ["-p", "nbval.plugin", "-p", "no:cacheprovider"]
+    pytest = [sys.executable, "-P", "-m", "pytest", "-q", *plugins]
     limits = ["--noconftest", "-c", os.devnull, f"--rootdir={skill.place}"]
     nbval = ["--nbval", "--nbval-current-env", f"--nbval-cell-timeout={_CELL_SECONDS}"]
     return [*pytest, *limits, *nbval, *sanitize, TEST]
