@@ -9,13 +9,7 @@ from traitlets import Bool, Dict, Enum, Float, HasTraits, Int, List, TraitType, 
 from traitlets.traitlets import MetaHasTraits
 
 from agent_magics.protocol.config import Where
-from agent_magics.settings.table import (
-    DEFAULTS,
-    SETTINGS,
-    base_of,
-    choices_of,
-    settings_in,
-)
+from agent_magics.settings.table import DEFAULTS, SETTINGS, base_of, choices_of, settings_in
 
 _TEXTS = (str, Path, str | None, str | Path | None)
 _NUMBERS: Mapping[Any, tuple[type[TraitType[Any, Any]], type]] = {

@@ -96,11 +96,7 @@ def widget_bundle(widget: Any, item: dict[str, Json]) -> dict[str, Json]:
     It contains `item`, too, for readers that cannot draw the widget, and for the page's extension,
     which shows it in place of the widget when the kernel has ended.
     """
-    view: dict[str, Json] = {
-        "version_major": 2,
-        "version_minor": 0,
-        "model_id": widget.model_id,
-    }
+    view: dict[str, Json] = {"version_major": 2, "version_minor": 0, "model_id": widget.model_id}
     return {"application/vnd.jupyter.widget-view+json": view, **item_bundle(item)}
 
 

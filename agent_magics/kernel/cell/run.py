@@ -74,11 +74,7 @@ class CellRun:
     """
 
     def __init__(
-        self,
-        shell: object,
-        host: NotebookHost,
-        agent: Agent,
-        pictures: tuple[InputImage, ...] = (),
+        self, shell: object, host: NotebookHost, agent: Agent, pictures: tuple[InputImage, ...] = ()
     ) -> None:
         self._host = host
         self.agent = agent

@@ -145,8 +145,7 @@ class ServedHost:
         if self._draws is None or not isinstance(question, ApprovalRequested):
             return _not_seen(question)
         question = replace(
-            question,
-            reason=f"asked by an MCP client: {self._client}; {question.reason}",
+            question, reason=f"asked by an MCP client: {self._client}; {question.reason}"
         )
         pending = self._draws.ask(question)
         return pending if isinstance(pending, Answer) else self._wait(question, pending)

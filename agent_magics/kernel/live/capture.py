@@ -304,10 +304,7 @@ def captured(shell: Any, code: str, context: ToolContext) -> Iterator[Capture]:
     shell.display_pub = _DisplayPublisher(capture, shell.display_pub)
     around = _AROUND.set((*_AROUND.get(), capture))
     try:
-        with (
-            with_tables(shell.display_formatter, lambda: capture.is_here),
-            _paged(shell, capture),
-        ):
+        with with_tables(shell.display_formatter, lambda: capture.is_here), _paged(shell, capture):
             yield capture
     finally:
         with suppress(ValueError):  # a task that was left ends in another context

@@ -264,9 +264,7 @@ class Changes:
 
 
 def _put_back(
-    change: RunChange,
-    namespace: MutableMapping[str, object],
-    others: Iterable[RunChange],
+    change: RunChange, namespace: MutableMapping[str, object], others: Iterable[RunChange]
 ) -> tuple[dict[str, str], RunChange]:
     """Undo a run's changes.
 

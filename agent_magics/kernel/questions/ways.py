@@ -58,11 +58,7 @@ _CHOICES = {
         "[a]lways in this session",
         "a always session",
     ),
-    "approve_kind_for_cell": (
-        "All such in this cell",
-        "all of this [k]ind in this cell",
-        "k kind",
-    ),
+    "approve_kind_for_cell": ("All such in this cell", "all of this [k]ind in this cell", "k kind"),
     "approve_kind_for_session": (
         "All such for this session",
         "all such in the [w]hole session",

@@ -182,7 +182,5 @@ SESSIONS = Command(
     is_verbatim=True,
 )
 RESUME = Command(
-    "resume",
-    {"[WHICH]": _resume},
-    note="; WHICH is a number from %agent sessions, an id, or last",
+    "resume", {"[WHICH]": _resume}, note="; WHICH is a number from %agent sessions, an id, or last"
 )

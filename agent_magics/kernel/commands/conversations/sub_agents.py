@@ -30,11 +30,7 @@ def _listing(notebook: NotebookAgents) -> str:
         (code_span(each.name), harmless_prose(each.description)) for each in found.types.values()
     ]
     parts = [table(HEAD, rows) if rows else "No sub-agent has been started."]
-    parts += [
-        *limits,
-        table(("Type", "What it is for"), types),
-        *map(code_span, found.problems),
-    ]
+    parts += [*limits, table(("Type", "What it is for"), types), *map(code_span, found.problems)]
     return "\n\n".join(parts)
 
 

@@ -3,13 +3,7 @@
 from agent_magics.config_files.trust import SHOWN_DIGEST
 from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
-from agent_magics.project.digests import (
-    describe_problem,
-    digest_of_all,
-    trust,
-    untrusted,
-    usable,
-)
+from agent_magics.project.digests import describe_problem, digest_of_all, trust, untrusted, usable
 from agent_magics.project.prompts import PromptFile, find_prompts
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span, fenced
