@@ -109,14 +109,15 @@ def test_they_are_listed_found_kept_and_deleted(place: Path) -> None:
         assert kernel.run("%agent resume nonsense").error == "UsageError"
 
 
-def test_nothing_of_it_stands_in_what_a_recording_plays(place: Path) -> None:
+def test_nothing_of_it_stands_in_what_a_recording_plays_or_holds(place: Path) -> None:
     with kernel_in(place) as kernel:
         kernel.run(scripted("'One.'"))
         assert kernel.run("%%agent --record r.agent.jsonl\nCount.\n", notebook=True).status == "ok"
-    for _ in range(2):
+    play = ("%load_ext agent_magics", "--replay r.agent.jsonl")
+    for set_up, options in (play, play, (scripted("'Two.'"), "--record s.agent.jsonl")):
         with kernel_in(place) as kernel:
-            kernel.run("%load_ext agent_magics")
-            cell = "%%agent --replay r.agent.jsonl\nCount.\n"
+            kernel.run(set_up)
+            cell = f"%%agent {options}\nCount.\n"
             played = kernel.run(cell, notebook=True, allow_stdin=True)
             assert played.status == "ok", played.text
             assert named(played) == []
