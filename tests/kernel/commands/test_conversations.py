@@ -109,6 +109,26 @@ def test_they_are_listed_found_kept_and_deleted(place: Path) -> None:
         assert kernel.run("%agent resume nonsense").error == "UsageError"
 
 
+def test_without_a_number_no_conversation_of_another_project_is_taken_up(
+    place: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    with kernel_in(place) as kernel:
+        kernel.run(scripted("'One.'"))
+        kernel.run("%%agent\nCount.\n")
+    with kernel_in(other, "theirs.ipynb") as kernel:
+        kernel.run(scripted("'Two.'"))
+        for words in ("resume", "resume last"):
+            refused = kernel.run(f"%agent {words}")
+            assert refused.error == "UsageError", refused.text
+            assert "No earlier conversation of this project" in refused.text
+        assert "Resumed: `Count.`" in kernel.run("%agent sessions\n%agent resume 1").text
+    with kernel_in(place, "second.ipynb") as kernel:  # of the same project
+        kernel.run(scripted("'Two.'"))
+        assert "Resumed: `Count.`" in kernel.run("%agent resume").text
+
+
 def test_nothing_of_it_stands_in_what_a_recording_plays_or_holds(place: Path) -> None:
     with kernel_in(place) as kernel:
         kernel.run(scripted("'One.'"))

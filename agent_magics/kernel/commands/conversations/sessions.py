@@ -112,7 +112,7 @@ def _resumed_elsewhere(notebook: NotebookAgents, chosen: RecordedConversation) -
 
 
 def _chosen(notebook: NotebookAgents, which: str) -> RecordedConversation:
-    """Return the conversation with a number, an id, "last", or "" for this notebook's.
+    """Return the conversation with a number, an id, "last", or "" for this notebook's or the last.
 
     Raises:
         FatalError: there is none.
@@ -120,10 +120,13 @@ def _chosen(notebook: NotebookAgents, which: str) -> RecordedConversation:
     now = {agent.session.conversation.id for agent in notebook.agents.values()}
     if which in ("", "last"):
         found = notebook.earlier_conversation.find() if not which else None
-        others = [each for each in _in_order(notebook) if each.id not in now and each.turns]
-        if found is None and not others:
-            raise FatalError("No earlier conversation is recorded.")
-        return found or others[0]
+        here = (each for each in conversations() if each.cwd == _cwd(notebook) and each.turns)
+        found = found or next((each for each in here if each.id not in now), None)
+        if found is None:
+            raise FatalError(
+                "No earlier conversation of this project is recorded; %agent sessions lists all."
+            )
+        return found
     if which.isdecimal() and int(which) <= _MOST_SHOWN:
         if not 1 <= int(which) <= len(notebook.listed):
             raise FatalError(f"%agent sessions has listed no number {which}; call it first.")
