@@ -75,6 +75,8 @@ class Action:
         identity: digest that the approval of this one call is bound to, if not the fingerprint.
         subject: what the patterns of rules are matched against: the words of a command, a path, a
             name; None means the tool's name for rules about tools, else `target`.
+        written: the path as it was written, if `subject` is where it led: what is forbidden is so
+            by either, and what is allowed by both.
         permission: the kind of rules that apply; "" means those for its kind of action.
         family: the tool, server ("NAME@HASH" of all that it describes) or absolute path that a
             grant for its kind covers; "" where none may be given.
@@ -101,6 +103,7 @@ class Action:
     fingerprint: str = ""
     identity: str = ""
     subject: str | tuple[str, ...] | None = None
+    written: str = ""
     permission: str = ""
     family: str = ""
     pinned: str = ""

@@ -25,6 +25,7 @@ from agent_magics.protocol.config import ApprovalPolicy
 if TYPE_CHECKING:
     from agent_magics.approval.decisions import RuleDecision
 
+_STRICTNESS = ("allow", "", "prompt", "forbid")  # "" is without a rule
 _READING = frozenset({ActionKind.READ, ActionKind.OWN_TOOL_READING})
 
 
@@ -146,6 +147,9 @@ def _rule_decision(
     if subject is None:
         subject = tool if permission in ("tool", "mcp") and tool else action.target
     found = rules.decide(permission, subject, agent, safe=action.is_safe)
+    if action.written and action.written != subject:
+        both = (found, rules.decide(permission, action.written, agent))
+        found = max(both, key=lambda each: _STRICTNESS.index(each.decision if each else ""))
     if found is None and action.pinned:
         found = rules.decide(permission, action.pinned, agent)
     if found is not None and found.sandbox == "bypass" and not action.may_leave():

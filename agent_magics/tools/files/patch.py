@@ -193,8 +193,11 @@ def _action(
     fingerprint = fingerprint_of(ctx.name, dict(arguments), str(path))
     # The approval is for what goes as the person saw it; a change of some lines keeps all others.
     identity = fingerprint_of(fingerprint, status and stamp_of(status)) if is_whole else ""
-    shown, family = shown_path(path, ctx.cwd), str(path) if allowed else ""
-    return Action(kind, shown, reason, fingerprint, identity, family=family, show=show)
+    return Action(
+        *(kind, shown_path(path, ctx.cwd), reason, fingerprint, identity, str(path), str(written)),
+        family=str(path) if allowed else "",
+        show=show,
+    )
 
 
 def _status(path: Path) -> os.stat_result | None:

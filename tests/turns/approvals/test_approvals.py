@@ -624,6 +624,67 @@ def test_a_rule_lets_nothing_leave_that_works_in_a_folder_elsewhere(rules, with_
     assert len(person.asked) == 3
 
 
+def patched(*lines):
+    return {"patch": "\n".join(["*** Begin Patch", *lines, "*** End Patch"])}
+
+
+# Changes of files by paths that lead through a link, and of what stands there.
+THROUGH_LINK = {
+    "write": ("write_file", {"path": "src/made/a", "content": "2"}),
+    "edit": ("edit_file", {"path": "./src/made/a", "old": "1", "new": "2"}),
+    "add": ("apply_patch", patched("*** Add File: src/made/new", "+2")),
+    "move": ("apply_patch", patched("*** Update File: b", "*** Move to: src/made/b")),
+    "delete": ("apply_patch", patched("*** Delete File: src/../src/made/a")),
+    "as a command": (
+        "shell",
+        {
+            "command": ["apply_patch", *patched("*** Delete File: made/a").values()],
+            "workdir": "src",
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("decision", ["forbid", "prompt"])
+@pytest.mark.parametrize("change", THROUGH_LINK)
+def test_a_strict_rule_about_writing_holds_for_a_path_as_it_is_written(
+    rules, tmp_path, change, decision
+):
+    for folder in ("src", "build"):
+        (tmp_path / folder).mkdir()
+    for name in ("build/a", "b"):
+        (tmp_path / name).write_text("1\n", encoding="utf-8")
+    (tmp_path / "src/made").symlink_to("../build")
+    rules(rule("write", "**/made/**", decision))
+    person = Person("deny")
+    tool_name, arguments = THROUGH_LINK[change]
+    agent = agent_with(person, policy="on-request", tools=[tool_name])
+    output = agent.call_sync(tool_name, arguments)
+    assert not output.success and "rule" in (
+        output.text if decision == "forbid" else person.asked[0].reason
+    )
+    assert [each.read_text() for each in (tmp_path / "build").iterdir()] == ["1\n"]
+    rules(rule("write", "elsewhere/**", decision))
+    assert agent.call_sync(tool_name, arguments).success
+
+
+def test_a_rule_that_allows_writing_is_needed_for_the_path_and_for_where_it_leads(
+    rules, tmp_path, outside
+):
+    (tmp_path / "data").symlink_to(outside)
+    person = Person(*["deny"] * 9)
+    agent = agent_with(person, policy="on-request", tools=["write_file"])
+    there = rule("write", f"{outside}/**", "allow")
+    for held in ("", there, rule("write", "data/**", "allow")):
+        rules(held)
+        assert not agent.call_sync("write_file", {"path": "data/a", "content": "x"}).success
+    assert len(person.asked) == 3 and {each.target for each in person.asked} == {f"{outside}/a"}
+    rules(there + rule("write", "data/**", "allow"))
+    assert agent.call_sync("write_file", {"path": "data/a", "content": "x"}).success
+    rules(there)
+    assert agent.call_sync("write_file", {"path": f"{outside}/a", "content": "y"}).success
+
+
 # -- on failure ----------------------------------------------------------------------------------
 
 

@@ -130,7 +130,11 @@ def test_assess_names_every_path_of_every_operation(tmp_path: Path) -> None:
     cwd.mkdir()
     out = tmp_path / "out"
     actions = assess_patch({"patch": text}, context(cwd, []))
-    assert [replace(action, fingerprint="", identity="", family="") for action in actions] == [
+    blank = {"fingerprint": "", "identity": "", "subject": None, "written": "", "family": ""}
+    assert [action.subject for action in actions] == [
+        *(f"{cwd}/a/n", f"{cwd}/b", str(out), f"{cwd}/d"),
+    ]
+    assert [replace(action, **blank) for action in actions] == [
         Action(ActionKind.WRITE_INSIDE, "a/n"),
         Action(ActionKind.WRITE_INSIDE, "b"),
         Action(ActionKind.WRITE_OUTSIDE, str(out), "outside the workspace"),
