@@ -86,6 +86,7 @@ class Action:
         may_leave: tells whether a rule may let it run outside the sandbox.
         is_bound: tells whether all programs that the command will run are known: only then may a
             lasting answer let it run outside the sandbox.
+        identify: computes of a command what an answer for one run is bound to.
         sandboxed: whether it is a command that runs in a sandbox.
         proposed_rule: the rule that the answer "always for this project" would write.
         always: globs that a lasting answer allows besides the fingerprint.
@@ -110,6 +111,7 @@ class Action:
     leaves_sandbox: bool = False
     may_leave: Callable[[], bool] = field(default=_always, compare=False)
     is_bound: Callable[[], bool] = field(default=_always, compare=False)
+    identify: Callable[[], str] = field(default=str, compare=False)
     sandboxed: bool = False
     proposed_rule: ProposedRule | None = None
     always: tuple[str, ...] = ()

@@ -92,6 +92,7 @@ def repeated_outside(actions: Sequence[Action], denied: SandboxDenied) -> Action
         kind=ActionKind.COMMAND_ESCALATED,
         reason=f"{denied.denial.sentence} Repeat it outside the sandbox?" + once,
         fingerprint=f"outside:{command.fingerprint}" if lasting else "",
+        identity="" if lasting else command.identify(),
         leaves_sandbox=True,
         proposed_rule=outside or None,
     )

@@ -181,10 +181,12 @@ class ToolOrchestrator:
         await self._ask(call, replace(requirement, reason=f"{_CHANGED}; {requirement.reason}"))
         self._refuse_changed(call)
 
-    def _refuse_changed(self, call: CallInProgress, said: str = "") -> None:
+    def _refuse_changed(
+        self, call: CallInProgress, said: str = "", *, is_as_asked: bool = True
+    ) -> None:
         """Refuse a call that has changed once more, with what was `said` of it before."""
         fresh = call.handler.assess(call.invocation)
-        if not self._is_unchanged(call, fresh):
+        if not (is_as_asked and self._is_unchanged(call, fresh)):
             self._consent.record_unasked(call.invocation, fresh, Forbidden(_not_run(call)))
             raise RespondToModel(f"{said}{_not_run(call)}")
 
@@ -270,7 +272,8 @@ class ToolOrchestrator:
         if isinstance(requirement, Forbidden):
             raise RespondToModel(f"{full_message(denied)}\n{requirement.reason}")
         call.asked = True
-        self._refuse_changed(call, f"{full_message(denied)}\n")
+        is_as_asked = action.identity in ("", action.identify())
+        self._refuse_changed(call, f"{full_message(denied)}\n", is_as_asked=is_as_asked)
         call.status.bypass_sandbox, call.status.read_only = True, False
         output = await run_tool(call)
         return _with_note(output, "The sandbox refused this, and it was repeated outside of it.")

@@ -324,6 +324,7 @@ class _Assessment:
             leaves_sandbox=leaves,
             may_leave=self._may_leave,
             is_bound=lambda: self._is_bound,
+            identify=lambda: self._fingerprint(kind, once=True),
             sandboxed=self._confined,
             proposed_rule=self._proposed(kind, leaves) if lasting else None,
             is_safe=lambda words: tuple(words) in self._safe,

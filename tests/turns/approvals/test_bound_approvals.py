@@ -161,6 +161,36 @@ def test_a_named_file_that_changes_while_the_question_is_open_is_asked_about_aga
     assert not (project / "said").exists()
 
 
+# Of these no script is known whose content the call itself is bound to.
+REPEATED = [
+    "make -C sub",
+    "python3 -m pkg",
+    "cat x.sh | sh",
+    'sh -c "$(cat x.sh)"',
+    "env -C sub ./y.sh",
+]
+
+
+@pytest.mark.parametrize("form", [*REPEATED, "bash x.sh"])
+def test_what_changes_while_a_repeat_outside_is_asked_about_is_not_run(
+    project, form, tmp_path_factory
+):
+    outside, asked = tmp_path_factory.mktemp("outside"), []
+
+    def answer(question):
+        asked.append(question)
+        if len(asked) == 1:
+            write(project, "two")
+        return "approve"
+
+    agent = agent_with(answer, cwd=project, approval="on-failure")
+    line = {"command": f"touch '{outside}/made' && {form}"}
+    output = agent.call_sync("shell_command", line)
+    assert len(asked) == 1 and not (outside / "made").exists()
+    assert "was not run: what it would touch has changed" in output.text
+    assert agent.call_sync("shell_command", line).success and (outside / "made").exists()
+
+
 def test_data_may_change_meanwhile_where_nothing_runs_it(project):
     asked = []
 
