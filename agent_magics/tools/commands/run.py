@@ -26,11 +26,7 @@ from agent_magics.protocol.errors import RespondToModel, SandboxDenied
 from agent_magics.protocol.events import ExecCommandBegin, ExecCommandEnd, ExecCommandOutputDelta
 from agent_magics.protocol.tools import ToolOutput
 from agent_magics.text.brief import number_of
-from agent_magics.tools.commands.approval import (
-    Permissions,
-    RequestedRights,
-    requested_rights,
-)
+from agent_magics.tools.commands.approval import Permissions
 from agent_magics.tools.commands.confinement import (
     ProtectedFiles,
     confinement_for,
@@ -71,7 +67,6 @@ class RunningCommand:
         session: its entry among the sessions; None for a command that ends with its call.
         confinement: its confinement; None means no sandbox.
         cwd: the folder in which it began.
-        rights: what it was given beyond the sandbox's default.
         line: what was typed into it since the last line end.
     """
 
@@ -83,7 +78,6 @@ class RunningCommand:
         confinement: Confinement | None,
         protected: ProtectedFiles,
         cwd: Path,
-        rights: RequestedRights,
     ) -> None:
         self.process = process
         self.session = session
@@ -91,7 +85,6 @@ class RunningCommand:
         self._ctx = ctx
         self._protected = protected
         self.cwd = cwd
-        self.rights = rights
         self.line = ""
         self._feed = LiveFeed(process, ctx)
 
@@ -215,8 +208,7 @@ def _start(
         if report := protected.finish():
             ctx.turn.tell_later(report)
         raise
-    rights = requested_rights(permissions)
-    return RunningCommand(ctx, process, kept, confinement, protected, cwd, rights)
+    return RunningCommand(ctx, process, kept, confinement, protected, cwd)
 
 
 # -- what people see while it runs -----------------------------------------------------------------

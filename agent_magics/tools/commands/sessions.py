@@ -15,6 +15,7 @@ from agent_magics.dispatch.results.output_guard import require
 from agent_magics.dispatch.tool import tool
 from agent_magics.exec.command import CommandResult, collect
 from agent_magics.exec.processes import CommandSession
+from agent_magics.files.beneath import real_path
 from agent_magics.files.locks import thread_lock
 from agent_magics.patch.plan import PatchResult
 from agent_magics.protocol.config import SandboxPolicy
@@ -238,14 +239,17 @@ def assess_write_stdin(arguments: Mapping[str, Any], ctx: ToolContext) -> list[A
 def _rights_beyond(
     command: RunningCommand | None, ctx: ToolContext
 ) -> Iterator[tuple[ActionKind, str]]:
-    """Yield what a session may do that the sandbox does not allow to all: (kind, in words)."""
+    """Yield what a session may do that the sandbox does not allow to all now: (kind, in words)."""
     if command is None or command.confinement is None:
         is_free = ctx.config.sandbox is SandboxPolicy.DANGER_FULL_ACCESS
         kind = ActionKind.COMMAND_FULL_ACCESS if is_free else ActionKind.COMMAND_UNSANDBOXED
         yield kind, "the session runs outside the sandbox"
         return
-    if paths := command.rights.write:
-        yield ActionKind.COMMAND_ESCALATED, f"the session may write {', '.join(paths)}"
+    is_read_only = ctx.config.sandbox is SandboxPolicy.READ_ONLY
+    allowed = [] if is_read_only else list(map(real_path, ctx.config.roots))
+    *folders, _ = command.confinement.writable  # without that of temporary files
+    if more := [folder for folder in folders if folder not in allowed]:
+        yield ActionKind.COMMAND_ESCALATED, f"the session may write {', '.join(more)}"
     if command.confinement.network and not ctx.config.network:
         yield ActionKind.COMMAND_NETWORK, "the session may use the network"
 

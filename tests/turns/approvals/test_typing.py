@@ -40,7 +40,8 @@ def session():
         assert found, begun.text
         person.asked.clear()
 
-        def type_in(chars):
+        def type_in(chars, **settings):
+            agent.configure(**settings)
             more = {"session_id": int(found[1]), "chars": chars, "yield_time_ms": 250}
             return agent.call_sync("write_stdin", more)
 
@@ -87,6 +88,36 @@ def test_typing_where_more_is_allowed_is_asked_about_each_time(session, right, p
     type_in("")
     type_in("\x03")
     assert len(person.asked) == 2, "it waits, and it ends it"
+
+
+# Settings of a session's cell, those of a later one, and what the session may do beyond these.
+NARROWED = [
+    ({}, {"sandbox": "read-only"}, "may write {here}"),
+    ({"writable_roots": ["../wide"]}, {"writable_roots": []}, "may write {up}/wide"),
+    ({"network": True}, {"network": False}, "may use the network"),
+    ({"sandbox": "danger-full-access"}, {"sandbox": "workspace-write"}, "runs outside the sandbox"),
+]
+
+
+@pytest.mark.parametrize(("earlier", "now", "reason"), NARROWED, ids=range(len(NARROWED)))
+def test_typing_is_asked_about_where_a_session_may_do_more_than_commands_may_now(
+    session, tmp_path, earlier, now, reason
+):
+    (tmp_path.parent / "wide").mkdir(exist_ok=True)
+    type_in, person = session("tee", **earlier)
+    assert type_in("one\n").success and person.asked == []
+    for _ in range(2):
+        type_in("one\n", **now)
+    said = f"the session {reason.format(here=tmp_path, up=tmp_path.parent)}; {NOT_BOUND}"
+    assert [said in each.reason for each in person.asked] == [True, True]
+    assert type_in("one\n", **{"sandbox": "workspace-write", **earlier}).success
+    assert len(person.asked) == 2
+
+
+def test_a_session_of_a_read_only_sandbox_may_do_no_more_in_a_wider_one(session):
+    type_in, person = session("tee", sandbox="read-only")
+    assert type_in("one\n").success
+    assert type_in("one\n", sandbox="workspace-write").success and person.asked == []
 
 
 def test_the_network_that_all_commands_have_is_no_more(session):
