@@ -123,15 +123,12 @@ def assess_read(arguments: Mapping[str, Any], ctx: ToolContext) -> list[Action]:
     denied = judge.denied(literal) or judge.denied(path)
     if not is_handle(written):  # whose own reads are noted when it is opened
         status_of(ctx).note_reads(str(path))
-    places = [path, *([literal] if judge.ruled(str(literal)) else [])]
-    if denied or any(judge.ruled(str(each)) for each in places):
+    if denied or judge.ruled(str(path)) or judge.ruled(str(literal)):
         ctx.extra.setdefault(_ASKED, {})[ctx.call_id] = path
     kind = ActionKind.READ_DENIED if denied else ActionKind.READ
     fingerprint = fingerprint_of(ctx.name, dict(arguments), str(path))
-    return [
-        Action(kind, shown_path(each, ctx.cwd), denied, fingerprint, subject=str(each))
-        for each in dict.fromkeys(places)
-    ]
+    names = shown_path(path, ctx.cwd), denied, fingerprint
+    return [Action(kind, *names, subject=str(path), written=str(literal))]
 
 
 def place(path: str, ctx: ToolContext | None) -> tuple[Path, str]:

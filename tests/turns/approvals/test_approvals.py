@@ -668,21 +668,32 @@ def test_a_strict_rule_about_writing_holds_for_a_path_as_it_is_written(
     assert agent.call_sync(tool_name, arguments).success
 
 
-def test_a_rule_that_allows_writing_is_needed_for_the_path_and_for_where_it_leads(
-    rules, tmp_path, outside
+OPENED = {
+    "write": ("write_file", "a", {"content": "x"}),
+    "read": ("read_file", ".env", {}),
+}
+
+
+@pytest.mark.parametrize("permission", OPENED)
+def test_a_rule_that_allows_is_needed_for_a_path_and_for_where_it_leads(
+    rules, tmp_path, tmp_path_factory, permission
 ):
+    outside = tmp_path_factory.mktemp("outside")
     (tmp_path / "data").symlink_to(outside)
+    tool_name, name, more = OPENED[permission]
+    (outside / name).write_text("y", encoding="utf-8")
     person = Person(*["deny"] * 9)
-    agent = agent_with(person, policy="on-request", tools=["write_file"])
-    there = rule("write", f"{outside}/**", "allow")
-    for held in ("", there, rule("write", "data/**", "allow")):
+    agent = agent_with(person, policy="on-request", tools=[tool_name])
+    there = rule(permission, f"{outside}/**", "allow")
+    for held in ("", there, rule(permission, "data/**", "allow")):
         rules(held)
-        assert not agent.call_sync("write_file", {"path": "data/a", "content": "x"}).success
-    assert len(person.asked) == 3 and {each.target for each in person.asked} == {f"{outside}/a"}
-    rules(there + rule("write", "data/**", "allow"))
-    assert agent.call_sync("write_file", {"path": "data/a", "content": "x"}).success
+        assert not agent.call_sync(tool_name, {"path": f"data/{name}", **more}).success
+    assert [each.target for each in person.asked] == [f"{outside}/{name}"] * 3
+    rules(there + rule(permission, "data/**", "allow"))
+    assert agent.call_sync(tool_name, {"path": f"data/{name}", **more}).success
     rules(there)
-    assert agent.call_sync("write_file", {"path": f"{outside}/a", "content": "y"}).success
+    assert agent.call_sync(tool_name, {"path": f"{outside}/{name}", **more}).success
+    assert len(person.asked) == 3
 
 
 # -- on failure ----------------------------------------------------------------------------------
