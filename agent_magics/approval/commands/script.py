@@ -15,6 +15,7 @@ _BRING_SHELL = SHELLS | names(
 _WORD = re.compile(r"[\w.+-]+")
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./,:+@%=-]+")
+_OPERATOR = re.compile(r"&&|\|\||\|(?!&)|;")
 _WITH_SCRIPT = frozenset({("-c",), ("-lc",), ("-l", "-c"), ("--login", "-c")})
 _DEEPEST = 4  # nesting depth of scripts
 _MOST_SPLIT = 100_000  # characters
@@ -104,13 +105,12 @@ def split_script(script: str) -> list[list[str]] | None:
             _end_word(commands, word)
             word, position = None, position + 1
         else:
-            operator = _operator_at(script, position)
+            operator = _OPERATOR.match(script, position)
             _end_word(commands, word)
-            word = None
             if not operator or not commands[-1]:
                 return None
             commands.append([])
-            position += len(operator)
+            word, position = None, operator.end()
     _end_word(commands, word)
     if not all(commands) or any("=" in words[0] for words in commands):
         return None
@@ -120,15 +120,6 @@ def split_script(script: str) -> list[list[str]] | None:
 def _is_literal(quoted: str, quote: str) -> bool:
     special = "$`\\!" if quote == '"' else ""
     return not any(c in special or not c.isprintable() for c in quoted if c != "\t")
-
-
-def _operator_at(script: str, position: int) -> str:
-    if script[position : position + 2] in ("&&", "||"):
-        return script[position : position + 2]
-    if script[position] == ";":
-        return ";"
-    lone_pipe = script[position] == "|" and script[position + 1 : position + 2] != "&"
-    return "|" if lone_pipe else ""
 
 
 def _end_word(commands: list[list[str]], word: str | None) -> None:
