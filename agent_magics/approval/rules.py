@@ -68,27 +68,17 @@ class ProposedRule:
         """The rule for the exact command alone."""
         return replace(self, pattern=self.command, command=(), exact=True)
 
-    def as_rule(self, justification: str = "") -> Rule:
-        """Return it as an allowing rule."""
-        words = (
-            self.pattern
-            if isinstance(self.pattern, str)
-            else tuple((word,) for word in self.pattern)
-        )
-        return Rule(
-            *(self.permission, words, "allow", self.sandbox),
-            exact=self.exact,
-            justification=justification,
-        )
-
     @property
     def text(self) -> str:
         """A description of what it covers, for the person."""
         return " and ".join(rule.text for rule in self.as_rules())
 
     def as_rules(self, justification: str = "") -> list[Rule]:
-        """Return all rules that it stands for."""
-        rule = self.as_rule(justification)
+        """Return all allowing rules that it stands for."""
+        pattern = self.pattern
+        words = pattern if isinstance(pattern, str) else tuple((word,) for word in pattern)
+        rule = Rule(self.permission, words, "allow", self.sandbox, exact=self.exact)
+        rule = replace(rule, justification=justification)
         return [rule, replace(rule, pattern=self.target)] if self.target else [rule]
 
 
