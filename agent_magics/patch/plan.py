@@ -295,47 +295,38 @@ class _Planner:
             raise RespondToModel(f"{name}: {how}, and then {broken}; indent the patch as the file")
         notes = tuple(f"{name} {note}" for note in (*found, *([broken] if broken else [])))
         if isinstance(operation, UpdateFile) and operation.move_to is not None:
-            return self._plan_move(operation, before, after, edits, notes)
+            target, is_open = operation.move_to, not after.terminated
+            diff = unified_diff(name, target, before.text, edits, open_end=is_open) if edits else ""
+            return self._plan_move(operation, before, after.encode(), diff, notes)
         change = _rewriting(name, path, before, after, edits)
         return change and replace(change, notes=notes)
 
     def _plan_move_of_link(self, operation: UpdateFile, link: FileState) -> FileChange:
-        source, target = operation.path, operation.move_to or ""
         if operation.chunks:
             raise RespondToModel(
-                f"{source} is a symbolic link: move it, or change the file that it leads to, in an "
-                "operation of its own"
+                f"{operation.path} is a symbolic link: move it, or change the file that it leads "
+                "to, in an operation of its own"
             )
-        leads_to = os.fsencode(link.text.raw[0])
-        replaced = read_state(target, self._real[target])
-        writes = (
-            FileWrite(target, self._real[target], replaced, leads_to, is_link=True),
-            FileWrite(source, self._real[source], link, None, is_link=True),
-        )
-        diff = f"rename from {source}\nrename to {target}\n"
-        lines = len(replaced.text.raw) if replaced else 0
-        return FileChange("R" if replaced else "M", target, writes, diff, lines)
+        return self._plan_move(operation, link, os.fsencode(link.text.raw[0]), is_link=True)
 
     def _plan_move(
         self,
         operation: UpdateFile,
         before: FileState,
-        after: TextFile,
-        edits: list[Edit],
-        notes: tuple[str, ...],
+        after: bytes,
+        diff: str = "",
+        notes: tuple[str, ...] = (),
+        *,
+        is_link: bool = False,
     ) -> FileChange:
         source, target = operation.path, operation.move_to or ""
         replaced = read_state(target, self._real[target])
         writes = (
-            FileWrite(target, self._real[target], replaced, after.encode(), before),
-            FileWrite(source, self._real[source], before, None),
+            FileWrite(target, self._real[target], replaced, after, before, is_link=is_link),
+            FileWrite(source, self._real[source], before, None, is_link=is_link),
         )
-        diff = f"rename from {source}\nrename to {target}\n"
-        if edits:
-            open_end = not after.terminated
-            diff += unified_diff(source, target, before.text, edits, open_end=open_end)
-        letter = "M" if replaced is None else "R"
-        lines = len(replaced.text.raw) if replaced else 0
+        diff = f"rename from {source}\nrename to {target}\n{diff}"
+        letter, lines = ("R", len(replaced.text.raw)) if replaced else ("M", 0)
         return FileChange(letter, target, writes, diff, lines, notes)
 
     def _must_exist(self, name: str, path: Path, done: str) -> FileState:
