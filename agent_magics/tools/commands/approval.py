@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -255,7 +255,8 @@ class _Assessment:
         self._is_free = ctx.config.sandbox is SandboxPolicy.DANGER_FULL_ACCESS
         self._confined = not self._is_free and current_tier() >= 1
         self._denied = _denied_from(cwd, judge_of(ctx))
-        self._found_outside: dict[str, bool] = {}
+        search = ctx.env.get("PATH", "")
+        self._is_found_outside = cache(partial(_is_found_outside, self._writable, search))
         verdict = self._classify(self._command)
         if verdict.risk is CommandRisk.SAFE and not self._runs_what_it_names(self._command):
             verdict = CommandVerdict(CommandRisk.OTHER, "its program is not one of the system")
@@ -425,15 +426,6 @@ class _Assessment:
         allowed, _ = write_kind(Path(path), self._ctx.config.roots, read_only=False)
         return not allowed or self._denied(path)
 
-    def _is_found_outside(self, program: str) -> bool:
-        """Return whether `program` is found in a folder that no command may write."""
-        known = self._found_outside.get(program)
-        if known is None:
-            search = self._ctx.env.get("PATH", "")
-            known = _is_found_outside(self._writable, program, search)
-            self._found_outside[program] = known
-        return known
-
     # -- what may be offered ----------------------------------------------------------------------
 
     @cached_property
@@ -464,7 +456,8 @@ _RUNS_GIT = re.compile(r"git(?:-.*)?|gh|glab|hub|tig|jj", re.DOTALL)
 _OWN_QUESTIONS = (ActionKind.COMMAND_ESCALATED, ActionKind.COMMAND_NETWORK)
 
 
-def _is_found_outside(roots: Sequence[str], program: str, search: str) -> bool:
+def _is_found_outside(roots: Sequence[str], search: str, program: str) -> bool:
+    """Return whether a program is found, along a PATH, in a folder that no command may write."""
     if "/" in program and not os.path.isabs(program):
         return False
     for folder in search.split(os.pathsep):
