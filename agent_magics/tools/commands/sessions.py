@@ -246,7 +246,7 @@ def _rights_beyond(
         yield kind, "the session runs outside the sandbox"
         return
     is_read_only = ctx.config.sandbox is SandboxPolicy.READ_ONLY
-    allowed = [] if is_read_only else list(map(real_path, ctx.config.roots))
+    allowed = list(map(real_path, () if is_read_only else ctx.config.roots))
     *folders, _ = command.confinement.writable  # without that of temporary files
     if more := [folder for folder in folders if folder not in allowed]:
         yield ActionKind.COMMAND_ESCALATED, f"the session may write {', '.join(more)}"
