@@ -54,7 +54,7 @@ def arguments_text(arguments: JsonMapping | str) -> str:
     """
     if isinstance(arguments, str):
         return arguments
-    return json.dumps({**arguments}, ensure_ascii=False)
+    return json.dumps({**arguments}, ensure_ascii=False, allow_nan=False)
 
 
 def write_reply(items: Iterable[Item]) -> bytes:

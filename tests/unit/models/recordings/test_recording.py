@@ -1,6 +1,7 @@
 """Recordings: reading, what is wrong with a line, what is skipped, and writing the same again."""
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -95,6 +96,10 @@ def test_replies_are_whole_answers():
         ({"prompt": "p", "number": 1, "reply": [{"txt": "x"}]}, 'a piece of "reply" must be'),
         ({"prompt": "p", "number": 1, "reply": [{"call": "f"}]}, 'a piece of "reply" must be'),
         ({"prompt": "p", "number": 1, "reply": [{"text": "a", "x": 1}]}, "a piece of"),
+        (
+            {"prompt": "p", "number": 1, "reply": [{"call": "f", "arguments": {"a": math.inf}}]},
+            "Out of range float values are not JSON",
+        ),
     ],
 )
 def test_bad_lines_are_named(tmp_path, line, words):

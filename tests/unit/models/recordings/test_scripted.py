@@ -1,6 +1,7 @@
 """The scripted model: every form of an answer, what it keeps, and its end."""
 
 import asyncio
+import math
 from collections import UserDict
 from types import MappingProxyType
 
@@ -87,7 +88,8 @@ def no_json_objects():
     for _ in range(100_000):
         deep = [deep]
     nested = [{"a": object()}, {"a": {1}}, {"a": b""}, {"deep": deep}]
-    return [None, 5, [1, 2], (), {1}, b"{}", object(), {(1, 2): 3}, ring, *nested]
+    floats = [{"a": [math.nan]}, {"a": math.inf}, {"a": -math.inf}, {math.nan: 1}]
+    return [None, 5, [1, 2], (), {1}, b"{}", object(), {(1, 2): 3}, ring, *nested, *floats]
 
 
 def test_a_call_whose_arguments_are_no_json_is_refused_when_it_is_made():
