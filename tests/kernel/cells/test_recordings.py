@@ -330,16 +330,22 @@ def test_a_plan_is_recorded_anew_with_its_run(kernel: Kernel, path: Path, wrappe
     assert kernel.value("_agent.text") == f"Live: {RUN_PROMPT}"
 
 
-@pytest.mark.parametrize("options", ["", "--background"])
-def test_what_a_refused_cell_was_to_record_is_left_to_no_other(
+@pytest.mark.parametrize(
+    "options",
+    ["--tools nothing_such", "--background --tools nothing_such", "--output nothing_such"],
+)
+def test_a_refused_cell_is_not_the_next_one_and_leaves_nothing_to_others(
     kernel: Kernel, path: Path, options: str
 ) -> None:
     before = path.read_bytes()
     _word(kernel, "rerecord next")
-    assert "nothing_such" in _refused(kernel.run(f"%%agent {options} --tools nothing_such\nGo.\n"))
+    assert "nothing_such" in _refused(kernel.run(f"%%agent {options}\nGo.\n"))
     assert _say(kernel, "Say one.", "--record y.jsonl") == "Live: Say one."
     assert path.read_bytes() == before
     assert _files(path) == ["x.agent.jsonl", "y.jsonl"]
+    assert [_say(kernel, "Say two.") for _ in range(2)] == ["Live: Say two."] * 2
+    assert read_recording(path).exchanges[1].model, "the first of both was recorded, and played"
+    assert _say(kernel, "Say one.") == "one"
 
 
 def test_two_agents_record_to_one_file(kernel: Kernel, path: Path) -> None:

@@ -77,6 +77,7 @@ class CellReader:
             FatalError: a setting is invalid, or there is no such recording.
         """
         replay, notes = self._recording(options)
+        take = None
         if replay is not None and prompt is not None:
             take = self.rerecording.begin(agent.name, replay, prompt, agent.config.cwd)
             if take is not None:  # also for the run of a plan in the same cell
@@ -95,6 +96,8 @@ class CellReader:
             plan=options.plan,
             **self._given(options, replay),
         )
+        if take is not None:
+            self.rerecording.count_cell()
         return turn_config, notes
 
     def settings_of(self, options: Namespace) -> dict[str, Any]:

@@ -76,8 +76,6 @@ class Rerecording:
         self._takes.pop(agent, None)
         if self._which == "off":
             return None
-        if self._which == "next":
-            self._which = "off"
         agent_part = re.sub(r"[^-\w]", "_", agent)
         # Not beside the recording, where the model's tools could read it.
         staged = scratch_folder() / f"{agent_part}-{path.name}"
@@ -85,6 +83,11 @@ class Rerecording:
         key = prompt_key(prompt_hider(personal_paths(cwd))(prompt))
         self._takes[agent] = _Take(path, staged, key)
         return staged, NOTE.format(name=code_span(path.name))
+
+    def count_cell(self) -> None:
+        """Count a cell, which no option refuses any more: only one of them is the "next" one."""
+        if self._which == "next":
+            self._which = "off"
 
     def settle(self, agent: str, *, ended_well: bool) -> None:
         """Merge the new answers of the ended cell into its recording, or discard them.
