@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agent_magics.kernel.lab.link import MOST_PAGES
-from tests.support.kernels.cells import GATE, outputs, scripted
+from tests.support.kernels.cells import AGENTS, GATE, outputs, scripted
 from tests.support.kernels.driver import LIMIT, Kernel
 
 VIEW = "application/vnd.jupyter.widget-view+json"
@@ -330,6 +330,49 @@ def test_a_tool_of_the_page_that_cannot_be_one_is_left_out_and_told(
     assert eval(kernel.value(outputs())) == ["point of sales"]
     assert "Left out: 1 tool of other extensions of the page." in outcome.text
     assert f"{told}.\n" in outcome.text
+
+
+OWN_TOOL = """
+from agent_magics import tool
+
+@tool
+def pick_line(chart: str) -> str:
+    "Pick a line."
+    return "my line of " + chart
+"""
+FOUND = f"{AGENTS}['default'].catalog.discovery._user_folder / 'page.py'"
+
+
+@pytest.mark.parametrize("when", ["before", "later"])
+@pytest.mark.parametrize(
+    ("define", "remove"),
+    [
+        (OWN_TOOL, "del pick_line"),
+        (
+            f"path = {FOUND}\npath.parent.mkdir(parents=True, exist_ok=True)\n"
+            f"path.write_text({OWN_TOOL!r})",
+            "path.unlink()",
+        ),
+    ],
+    ids=["in the notebook", "in a folder"],
+)
+def test_a_tool_of_the_page_yields_to_one_of_the_persons(
+    kernel: Kernel, define: str, remove: str, when: str
+) -> None:
+    tools = [
+        {"name": each, "description": "", "inputSchema": {}} for each in ("pick_line", "pick_point")
+    ]
+    calls = "[Call('pick_point', {'chart': 'sales'}), Call('pick_line', {'chart': 'sales'})]"
+    kernel.run(scripted("'Hello.'", calls, DONE))
+    cell = "%%agent --approval never\nGo.\n"
+    with LabPage(kernel, tools=tools) as page:
+        steps = [define, cell] if when == "before" else [cell, define]
+        outcomes = [kernel.run(step, on_message=page, **NOTEBOOK) for step in (*steps, cell)]
+        kernel.run(remove)
+    assert [each.status for each in outcomes] == ["ok"] * 3, outcomes[-1].text
+    assert eval(kernel.value(outputs())) == ["point of sales", "my line of sales"]
+    assert "Left out: 1 tool of other extensions of the page." in outcomes[-1].text
+    assert "'pick_line' is the name of another tool.\n" in outcomes[-1].text
 
 
 def test_of_a_flood_of_pages_the_newest_are_told(kernel: Kernel) -> None:

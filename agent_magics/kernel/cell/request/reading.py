@@ -85,11 +85,12 @@ class CellReader:
                 options.record, note = take
                 notes = [note]
         namespace = self._shell.user_ns
-        notes = [*notes, *self._page_tools.give(agent)]
+        own = own_tools(namespace)
+        notes = [*notes, *self._page_tools.give(agent, own)]
         given = " ".join(options.tools or ()).replace(",", " ").split()
         named = self._with_notebook(given or self._settings.tools)
         turn_config = agent.turn_config(
-            tools=named if options.tools else [*named, *own_tools(namespace)],
+            tools=named if options.tools else [*named, *own],
             namespace=namespace,
             more=not options.tools,
             output=None if options.plan else read_type(options.output, namespace),
