@@ -7,16 +7,14 @@ import re
 from collections.abc import Sequence
 
 from agent_magics.protocol.errors import FatalError
+from agent_magics.text.typed import EXPRESSION, OPENED
 
-# An expression in a prompt; bounded, since many braces without an end would take long.
-_PART = r"\{\{.{1,1000}?\}\}"
 # Quotes begin and end a word or a value, which may have a name of its own (`--env=KEY="a b"`).
 _WORD = re.compile(
-    rf"""(?P<name>(?:[\w-]+=){{0,2}})(?P<sign>["'])(?P<quoted>(?>{_PART}|.)*?)(?P=sign)(?=\s|\Z)"""
-    rf"|(?P<plain>(?>{_PART}|\S)++)",
+    rf"""(?P<name>(?:[\w-]+=){{0,2}})(?P<sign>["'])(?P<quoted>(?>{EXPRESSION}|.)*?)(?P=sign)(?=\s|\Z)"""
+    rf"|(?P<plain>(?>{EXPRESSION}|\S)++)",
     re.DOTALL,
 )
-_OPENED = re.compile(r"""(?:[\w-]+=){0,2}["']""")
 
 
 def split_words(line: str) -> list[str]:
@@ -45,6 +43,6 @@ def unquoted(words: Sequence[str]) -> str:
 def _read(word: re.Match[str]) -> str:
     if word["sign"]:
         return word["name"] + word["quoted"]
-    if _OPENED.match(word["plain"]):
+    if OPENED.match(word["plain"]):
         raise FatalError("A quotation mark is missing in this line, or no space follows one.")
     return word["plain"]

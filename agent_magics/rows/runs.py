@@ -16,6 +16,7 @@ from agent_magics.files.locks import held_while
 from agent_magics.protocol.errors import FatalError, short_message
 from agent_magics.rows.job import Job
 from agent_magics.rows.store import RecordTable, finish
+from agent_magics.text.typed import as_typed
 
 # Seconds between two notes of how far a map is.
 EVERY = 1.0
@@ -23,7 +24,7 @@ EVERY = 1.0
 RUNNING = "running"
 ANOTHER = (
     "The run {name!r} asks {model} something else and has {answered:,} answers: choose another "
-    "name=, or forget it with %agent map forget {name}."
+    "name=, or forget it with %agent map forget {typed}."
 )
 UNDER_WAY = (
     "The run {name!r} is under way in another kernel or cell, and both would pay for its rows: "
@@ -103,7 +104,7 @@ class Runs(RecordTable):
         """
         known = next((run for run in self.all() if run.name == new.name), new)
         if known.map != new.map:
-            raise FatalError(ANOTHER.format(**known._asdict()))
+            raise FatalError(ANOTHER.format(typed=as_typed(new.name), **known._asdict()))
         return known
 
 

@@ -58,6 +58,7 @@ from agent_magics.render.markdown import code_span
 from agent_magics.render.sources import describe_search
 from agent_magics.render.tables import table
 from agent_magics.text.brief import brief_line, nearest, number_of
+from agent_magics.text.typed import as_typed
 
 _HISTORY_WIDTH = 200
 
@@ -160,7 +161,7 @@ def _reset(notebook: NotebookAgents, agent: Agent) -> str:
     """Begin a new conversation; approvals for the session end."""
     if agent.session.busy:
         raise FatalError(
-            f"Agent {agent.name!r} is at work; stop it first: %agent stop {agent.name}."
+            f"Agent {agent.name!r} is at work; stop it first: %agent stop {as_typed(agent.name)}."
         )
     notebook.agent_named(agent.name, new=True)
     return f"Agent {code_span(agent.name)} begins a new conversation."

@@ -30,6 +30,7 @@ from agent_magics.protocol.mcp import (
     McpServerConfig,
     McpStatus,
 )
+from agent_magics.text.typed import as_typed
 
 if TYPE_CHECKING:  # importing the SDK takes half a second, so it is done only with servers
     from agent_magics.mcp.client.connection import McpLink
@@ -277,7 +278,7 @@ class McpServer:
 
     def _way_back(self) -> str:
         """Return what starts it again, as a sentence."""
-        restart = f"%agent mcp restart {self.config.name}"
+        restart = f"%agent mcp restart {as_typed(self.config.name)}"
         if self.config.url is not None:
             return f"It is tried again later, when it is needed; at once by {restart}."
         return f"It is not started again by itself: {restart}."

@@ -11,6 +11,7 @@ from typing import Any
 from agent_magics.mcp.server_secrets import Redactor
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.mcp import McpServerConfig, McpServerState, McpStatus
+from agent_magics.text.typed import as_typed
 
 _WAITING = (McpStatus.STARTING, McpStatus.RESTARTING)
 _STARTING = "is still starting."
@@ -140,4 +141,5 @@ class Standing:
     def _wants_login(self) -> str:
         if variable := self._config.bearer_token_env_var:
             return f"refused the token in {variable}: put a valid one there."
-        return f"wants a login: the person has to run %agent mcp login {self._config.name}."
+        login = f"%agent mcp login {as_typed(self._config.name)}"
+        return f"wants a login: the person has to run {login}."

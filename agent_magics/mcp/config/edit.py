@@ -14,6 +14,7 @@ from agent_magics.mcp.config.sources import ProjectServers
 from agent_magics.mcp.config.table import TableReader
 from agent_magics.protocol.errors import FatalError
 from agent_magics.text.brief import meant
+from agent_magics.text.typed import as_typed
 
 
 class McpFile:
@@ -49,8 +50,8 @@ class McpFile:
         """
         if name in self.names():
             raise FatalError(
-                f"There is an MCP server {name!r} in {self.path} already; %agent mcp remove {name} "
-                "takes it out."
+                f"There is an MCP server {name!r} in {self.path} already; %agent mcp remove "
+                f"{as_typed(name)} takes it out."
             )
         TableReader(lambda *_: f"MCP server {name!r}", self.path.parent).read(name, settings)
         self._change(lambda text: with_table(text, (TABLE, name), settings, self.path))

@@ -26,6 +26,7 @@ from agent_magics.mcp.transports.oauth import Tokens
 from agent_magics.mcp.transports.renewal import lacking_scope
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.mcp import McpServerConfig
+from agent_magics.text.typed import as_typed
 
 _CONNECT = 15.0  # seconds for connecting, or for sending a request
 # time limits of the request that ends a session
@@ -149,7 +150,8 @@ class HttpTransport:
             reason = f"it needs the scope {scope!r}"
             if self._tokens is not None:
                 await self._tokens.want(scope)
-                reason += f"; the person can give it by %agent mcp login {self._config.name}"
+                name = as_typed(self._config.name)
+                reason += f"; the person can give it by %agent mcp login {name}"
         name_status(response, reason)
 
 

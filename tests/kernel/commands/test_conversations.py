@@ -157,6 +157,7 @@ def test_a_fork_goes_on_beside_its_parent(place: Path) -> None:
         mine, theirs = (kernel.run(f"%agent history {n}").text for n in ("", "default-2"))
         assert "second" in mine and "third" in mine and "other" not in mine
         assert "first" in theirs and "other" in theirs and "second" not in theirs
+        assert "`%%agent --name it's` goes on" in kernel.run("%agent fork --name it's").text
         assert kernel.run("%agent fork 9").error == "UsageError"
         assert kernel.run("%agent fork one").error == "UsageError"
 

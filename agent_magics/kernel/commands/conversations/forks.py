@@ -1,12 +1,11 @@
 """``%agent fork``: makes a second conversation that shares this one's past."""
 
-import shlex
-
 from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span
 from agent_magics.text.brief import number_of
+from agent_magics.text.typed import as_typed
 
 
 def _fork(notebook: NotebookAgents, turn: int | None = None, *, name: str = "") -> str:
@@ -19,7 +18,7 @@ def _fork(notebook: NotebookAgents, turn: int | None = None, *, name: str = "") 
     if parent in notebook.resumed:
         notebook.resumed[child] = notebook.resumed[parent]
     known = len(child.session.conversation.history.turns)
-    cell = code_span(f"%%agent --name {shlex.quote(name)}")
+    cell = code_span(f"%%agent --name {as_typed(name)}")
     return (
         f"{cell} goes on with a fork of {code_span(parent.name)} that knows its "
         f"first {number_of(known, 'turn')}; {code_span(parent.name)} goes on by itself."

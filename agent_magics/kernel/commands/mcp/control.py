@@ -32,6 +32,7 @@ from agent_magics.render.markdown import code_span, fenced
 from agent_magics.render.sources import harmless_url
 from agent_magics.render.tables import table
 from agent_magics.render.visible import show_shortened
+from agent_magics.text.typed import as_typed
 
 _LONGEST_LOG = 20_000
 
@@ -140,7 +141,8 @@ def _restart(notebook: NotebookAgents, name: str) -> str:
     """Ends a server and starts it again, also one that ended too often."""
     server = server_of(notebook, name)
     if server.standing.status is McpStatus.DISABLED:
-        raise FatalError(f"MCP server {name!r} is disabled; %agent mcp enable {name} starts it.")
+        start = f"%agent mcp enable {as_typed(name)}"
+        raise FatalError(f"MCP server {name!r} is disabled; {start} starts it.")
     wait_for(notebook.agent_named(), server.restart())
     return _status(notebook)
 
