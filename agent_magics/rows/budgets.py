@@ -86,6 +86,8 @@ class Budgets:
         """
         if self.max_cost is not None and progress.unpriced:
             return "max_cost cannot be kept: the price of this model is not known"
+        if self.max_tokens is not None and progress.answered and not progress.tokens:
+            return "max_tokens cannot be kept: the server reports no tokens"
         paid, more = max(progress.paid, 1), progress.in_flight + 1
         for name, spent, limit, shown in (
             ("max_cost", progress.cost, self.max_cost, dollars(progress.cost)),

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from agent_magics import Agent
 from agent_magics.engine.thread import shared_engine
+from agent_magics.models.base import ResponseDone
 from agent_magics.models.faults import Fault
 from agent_magics.protocol.items import Usage
 from agent_magics.rows.budgets import HOPELESS, Budgets
@@ -195,6 +196,41 @@ def test_a_budget_is_kept_whatever_fails_and_when(fails, limit, concurrency):
         assert asked <= max(limit, 1) + 1e-6
         assert done.stopped or round(asked) == len(ROWS) - len(fails)
     assert spend("a", max_cost=limit).progress.answered <= 1
+
+
+class Uncounted(Echo):
+    """A server that reports no tokens."""
+
+    async def stream(self, request):
+        async for event in super().stream(request):
+            yield ResponseDone() if isinstance(event, ResponseDone) else event
+
+
+@pytest.mark.parametrize("fails", [0, 3])
+@pytest.mark.parametrize("concurrency", [1, None])
+@pytest.mark.parametrize(
+    ("server", "name", "budget", "why"),
+    [
+        (Echo, "a", "max_cost", "the price of this model is not known"),
+        (Uncounted, "gpt-5.5", "max_cost", "the price of this model is not known"),
+        (Uncounted, "gpt-5.5", "max_tokens", "the server reports no tokens"),
+    ],
+)
+def test_a_budget_that_cannot_be_kept_ends_the_map_after_one_answer(
+    server, name, budget, why, concurrency, fails
+):
+    failing = iter(range(fails))
+
+    def say(prompt):
+        if next(failing, None) is not None:
+            raise Fault("No.", reason="no")
+        return prompt
+
+    options = {"ask_above": None, "concurrency": concurrency, budget: 1000}
+    with Agent(server(say, name)) as agent:
+        done = agent.map_sync("{{text}}", ROWS, **options)
+    assert done.progress.asked == fails + 1 and done.progress.answered == 1
+    assert done.stopped == f"{budget} cannot be kept: {why}"
 
 
 def test_what_ends_a_hopeless_map_is_an_error_of_its_questions():
