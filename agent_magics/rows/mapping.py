@@ -7,13 +7,15 @@ import asyncio
 import queue
 import threading
 import uuid
-from collections.abc import Awaitable, Callable
-from concurrent.futures import Future
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from functools import partial
+from inspect import isawaitable
 from typing import Any, TypeAlias, cast
 
-from agent_magics.dispatch.person_code import marks_own_code
-from agent_magics.engine.foreground.interrupt import interrupts_call
+from agent_magics.dispatch.person_code import marks_own_code, marks_person_code
+from agent_magics.engine.channels.requests import Work
+from agent_magics.engine.foreground.interrupt import interrupts_call, presses, stoppable
 from agent_magics.protocol.checked import plain_number
 from agent_magics.protocol.events import ApprovalRequested
 from agent_magics.protocol.ops import Answer
@@ -150,8 +152,12 @@ class RowMapping:
         loop = asyncio.get_running_loop()
 
         async def ask(quote: Quote) -> str:
-            deciding = asyncio.run_coroutine_threadsafe(self._decide(quote), loop)
-            return await asyncio.wrap_future(deciding)
+            work = Work("", "async", partial(self._ask, quote), asyncio.get_running_loop())
+            deciding = asyncio.run_coroutine_threadsafe(self._decide(quote, work), loop)
+            try:
+                return await asyncio.wrap_future(deciding)
+            finally:  # as in `wait_sync`
+                work.end(lambda: None)
 
         running = asyncio.wrap_future(self._asking.session.engine.spawn(self._run(ask, watcher)))
         has_result = False
@@ -178,10 +184,13 @@ class RowMapping:
         asked: _Asked = queue.Queue()
 
         async def ask(quote: Quote) -> str:
-            decided: Future[str] = Future()
-            decided.set_running_or_notify_cancel()  # so that it takes an answer that comes too late
-            asked.put((quote, decided))
-            return await asyncio.wrap_future(decided)
+            run = partial(self._ask, quote, blocks=True)
+            work = Work("", "sync", run, asyncio.get_running_loop())
+            asked.put(work)
+            try:
+                return _decision(quote, await work.result)
+            finally:  # where a deadline or a button has decided, it holds this thread no longer
+                work.end(lambda: None)
 
         pressed, has_result = threading.Event(), False
         with interrupts_call(pressed.set):
@@ -209,29 +218,30 @@ class RowMapping:
         """
         while not pressed.is_set():
             try:
-                question = asked.get(timeout=INTERVAL)
+                work = asked.get(timeout=INTERVAL)
             except queue.Empty:
                 watcher.draw()
                 continue
-            if question is None:
+            if work is None:
                 return
-            quote, decided = question
-            answered = self._refusal(quote) or _decision(
-                quote, self._asking.host().answer_blocking(_question(quote))
-            )
-            decided.set_result(answered)
+            with _until_decided(work):
+                work.finish(work.run())
         raise KeyboardInterrupt
 
-    async def _decide(self, quote: Quote) -> str:
-        """Return one of `CHOICES`, or why nobody was asked."""
-        if refusal := self._refusal(quote):
-            return refusal
-        answer = self._asking.host().answer(_question(quote))
-        return _decision(quote, answer if isinstance(answer, Answer) else await answer)
+    async def _decide(self, quote: Quote, work: Work) -> str:
+        """Ask on this loop; return one of `CHOICES`, or why nobody was asked."""
+        answer: Any = ""
+        with _until_decided(work):
+            answer = work.run()
+        return _decision(quote, await answer if isawaitable(answer) else answer)
 
-    def _refusal(self, quote: Quote) -> str:
-        is_never = self._asking.settings.approval == "never"
-        return REFUSED.format(quote=quote, why=UNDER_NEVER) if is_never else ""
+    @marks_person_code
+    def _ask(self, quote: Quote, *, blocks: bool = False) -> Answer | Awaitable[Answer] | str:
+        """Ask the person; return the answer, or why nobody is asked."""
+        if self._asking.settings.approval == "never":
+            return REFUSED.format(quote=quote, why=UNDER_NEVER)
+        host = self._asking.host()
+        return (host.answer_blocking if blocks else host.answer)(_question(quote))
 
     def _again(self, rows: Held) -> MapResult:
         """Run the same map over other rows."""
@@ -251,12 +261,27 @@ def _question(quote: Quote) -> ApprovalRequested:
     )
 
 
-def _decision(quote: Quote, answer: Answer) -> str:
+@contextmanager
+def _until_decided(work: Work) -> Iterator[None]:
+    """Leave the code inside, which asks a question, when that has been decided elsewhere."""
+    before = presses()
+    try:
+        with stoppable(work):
+            yield
+    except KeyboardInterrupt:
+        if presses() > before or not work.is_ended:
+            raise  # the person's
+
+
+def _decision(quote: Quote, answer: Answer | str) -> str:
+    """Return one of `CHOICES`, or why nobody was asked."""
+    if isinstance(answer, str):
+        return answer
     if answer.by == "policy":
         return REFUSED.format(quote=quote, why=NOBODY)
     return _CHOICES.get(answer.decision, SAMPLE_ONLY)
 
 
-# What the run asks the waiting thread; None where it has ended.
-_Asked: TypeAlias = queue.Queue[tuple[Quote, Future[str]] | None]
+# The questions of the run for the waiting thread; None where it has ended.
+_Asked: TypeAlias = queue.Queue[Work | None]
 _CHOICES = {"approve": GO_ON, "deny": SAMPLE_ONLY, "abort": STOP}

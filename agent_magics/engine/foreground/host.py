@@ -1,10 +1,12 @@
 """Defines the host of a run: it answers questions, runs live code, and handles SIGINT."""
 
+import asyncio
 import inspect
 import json
 import signal
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, suppress
 from typing import Any, Protocol
 
 from agent_magics.dispatch.pool import POOL
@@ -56,13 +58,34 @@ class ProgramHost:
         return as_answer(question, await answer)
 
     def answer_blocking(self, question: Question) -> Answer:
-        """Ask `on_question`; an async one runs on a loop of its own."""
+        """Ask `on_question`; an async one runs on a loop of its own, which an interrupt ends."""
         answer = self.answer(question)
-        return answer if isinstance(answer, Answer) else POOL.submit(run_to_end, answer).result()
+        if isinstance(answer, Answer):
+            return answer
+        given_up: Future[None] = Future()
+        try:
+            answered: Answer = POOL.submit(run_to_end, _until(given_up, answer)).result()
+            return answered
+        except KeyboardInterrupt:
+            given_up.set_result(None)
+            raise
 
     def guard(self) -> AbstractContextManager[Any]:
         """Restore Python's SIGINT handler, since asyncio's own would only cancel a task."""
         return handling(signal.SIGINT, signal.default_int_handler)
+
+
+async def _until(given_up: Future[None], answer: Awaitable[Answer]) -> Answer:
+    """Await an answer until another thread gives it up."""
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    assert task is not None  # this is a coroutine
+
+    def cancel(_: Future[None]) -> None:
+        with suppress(RuntimeError):  # its loop is closed
+            loop.call_soon_threadsafe(task.cancel)
+
+    given_up.add_done_callback(cancel)
+    return await answer
 
 
 def as_answer(question: Question, value: object) -> Answer:

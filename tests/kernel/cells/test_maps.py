@@ -86,6 +86,19 @@ def test_it_runs_inside_another_cell(kernel):
     assert kernel.run("print(list(few.columns), len(few))").text.strip().endswith("3")
 
 
+@pytest.mark.parametrize("call", ["m.map_sync", "await m.map"])
+def test_a_deadline_ends_a_question_that_nobody_answers(kernel, call):
+    cell = f"done = {call}('{{{{text}}}}', df[:60], ask_above=1e-9, %s)\nprint(done.stopped)"
+    kernel.run("m = Agent(Echo(name='gpt-5.5'))")
+    late = kernel.run(cell % "deadline=2", allow_stdin=True)
+    asked = [each["msg_type"] for each in late.messages].count("input_request")
+    assert (asked, late.status) == (1, "ok"), late.text
+    assert late.text.endswith("the deadline of 2 seconds has passed\n")
+    again = kernel.run(cell % "cache=False", allow_stdin=True, answers=["Go on"])
+    assert again.text.endswith("\n\n"), "it was asked, and ended whole"
+    assert kernel.run("m.close()").status == "ok"
+
+
 def test_a_missing_column_is_one_sentence(kernel):
     outcome = kernel.run("%%agent --map df\nWhich? {{nope}}\n")
     assert outcome.error == "UsageError"

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,6 +24,7 @@ from agent_magics.rows.planning import Watcher
 from agent_magics.rows.progress import BAD_ROW, Progress
 from tests.support.rows.echo import INPUT, OUTPUT, Echo
 from tests.support.rows.keeping import map_keeping
+from tests.support.turns import PATIENCE
 
 NOTEBOOKS = Path(__file__).parents[3] / "notebooks"
 
@@ -84,6 +86,46 @@ def test_the_cards_buttons_answer_the_question_of_the_cost(pressed, answered, co
         done = asyncio.run(mapping.wait(card))
     assert done.frame["kind"].notna().sum() == answered
     assert bool(done.stopped) == (pressed == "stop")
+
+
+@pytest.mark.parametrize("waits", ["blocks", "awaits"])
+@pytest.mark.parametrize("answers", ["on its thread", "on a loop"])
+@pytest.mark.parametrize(
+    ("ends", "answered"), [("go_on", 150), ("stop", SAMPLE), ("deadline", SAMPLE)]
+)
+def test_what_decides_without_the_person_ends_the_question(ends, answered, answers, waits):
+    """The person is asked for nothing any more, and who waits for an answer waits no longer."""
+    card, asked, left = Decides(), [], threading.Event()
+
+    def press(question):
+        asked.append(question.target)
+        if ends != "deadline":
+            agent.session.engine.post(getattr(card.job, ends))
+
+    def decide(question):
+        try:
+            press(question)
+            threading.Event().wait(PATIENCE)
+            asked.append("nothing has ended it")
+        finally:
+            left.set()
+
+    async def decide_on_loop(question):
+        try:
+            press(question)
+            await asyncio.sleep(PATIENCE)
+            asked.append("nothing has ended it")
+        finally:
+            left.set()
+
+    on_question = decide if answers == "on its thread" else decide_on_loop
+    options = {"ask_above": 1e-9, "deadline": 2.0 if ends == "deadline" else PATIENCE}
+    with Agent(Echo(name="gpt-5.5"), on_question=on_question) as agent:
+        mapping = agent.mapping("{{text}}", ROWS, output=None, options=options)
+        done = mapping.wait_sync(card) if waits == "blocks" else asyncio.run(mapping.wait(card))
+        assert left.wait(PATIENCE) and len(asked) == 1, asked
+    assert done.frame["answer"].notna().sum() == answered
+    assert ("deadline" in done.stopped) == (ends == "deadline")
 
 
 @pytest.mark.parametrize("max_errors", [None, 1], ids=["whole", "stopped"])
