@@ -10,9 +10,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from agent_magics.approval.commands.destructive import CHECKS, danger_in_git_command, expanded
+from agent_magics.approval.commands.destructive import (
+    CHECKS,
+    danger_in_git_command,
+    folder_entered,
+)
 from agent_magics.approval.commands.git import OPTIONS_WITH_VALUE, place_of_subcommand
-from agent_magics.approval.commands.place import CommandPlace, Effort, TooLongToJudge
+from agent_magics.approval.commands.place import (
+    UNKNOWN_FOLDER,
+    CommandPlace,
+    Effort,
+    TooLongToJudge,
+)
 from agent_magics.approval.commands.script import SHELLS, LooseLexer
 from agent_magics.approval.commands.words import Words, names, program_of
 
@@ -37,6 +46,7 @@ _ADDS_TARGETS = names("xargs parallel")
 # The options by which xargs puts what it adds in the place of a text.
 _REPLACES = re.compile(r"-[0oprtx]*I(.*)|-[0oprtx]*i(.+)|--replace=(.+)", re.DOTALL)
 _DEEPEST = 6  # nesting depth of scripts
+_MOST_FOLDERS = 16  # in which a script may be
 _NEAR = 200  # characters of context around a match
 _SCRIPT_LIKE = re.compile(r"[\s;&|()]")
 _MAY_BE_SCRIPT = re.compile(r"[\s;&|()$`<>]")
@@ -216,16 +226,20 @@ def _danger_in_script(script: str, place: CommandPlace, depth: int) -> str:
         return "a fork bomb"
     lexer = LooseLexer(script, place.effort)
     lexer.run()
-    return _danger_in_commands(lexer.commands, place, depth) or _danger_in_words(
-        lexer.nested, place, depth
-    )
+    return _danger_in_commands(lexer, place, depth) or _danger_in_words(lexer.nested, place, depth)
 
 
-def _danger_in_commands(
-    commands: Sequence[tuple[str, list[str]]], place: CommandPlace, depth: int
-) -> str:
+def _danger_in_commands(lexer: LooseLexer, place: CommandPlace, depth: int) -> str:
     downloading, here = False, place  # `here`: the place if `cd` succeeded, as after &&
-    for joined_by, words in commands:
+    around: list[CommandPlace] = []  # the subshells
+    # The patterns of `case` end with one that closes no subshell.
+    has_case = any("case" in words for _, words in lexer.commands)
+    for number, (joined_by, words) in enumerate(lexer.commands):
+        for sign in "" if has_case else lexer.parentheses.get(number, ""):
+            if sign == "(":
+                around.append(place)
+            elif around:
+                place = around.pop()
         starts = words_that_run(words)
         downloading = downloading and joined_by == "|"
         if downloading and any(_runs_its_input(words, at) for at in starts):
@@ -234,13 +248,23 @@ def _danger_in_commands(
         here = here if joined_by == "&&" else place
         if reason := danger_of(words, here, depth):
             return reason
-        if words[0] in ("cd", "pushd") and len(words) > 1 and len(place.folders) < 16:
-            target = expanded(words[1])
-            place, here = (
-                place.after_cd(target),
-                replace(here, folders=tuple(sorted(here.paths_of(target)))),
-            )
+        place, here = _places_after(words, place, here)
     return ""
+
+
+def _places_after(
+    words: Words, place: CommandPlace, here: CommandPlace
+) -> tuple[CommandPlace, CommandPlace]:
+    """Return the place after a command, and that if it succeeded."""
+    target = folder_entered(words)
+    if target is None:
+        return place, here
+    if target == "-":
+        if place.has_moved:
+            return place, place  # which has all folders so far
+        target = UNKNOWN_FOLDER
+    entered = target if len(place.folders) < _MOST_FOLDERS else UNKNOWN_FOLDER
+    return place.after_cd(entered), replace(here, folders=tuple(sorted(here.paths_of(target))))
 
 
 def _runs_its_input(words: Words, at: int) -> bool:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from fnmatch import fnmatchcase
 from itertools import dropwhile, pairwise, takewhile
 
-from agent_magics.approval.commands.place import CommandPlace, normal_path
+from agent_magics.approval.commands.place import UNKNOWN_FOLDER, CommandPlace, normal_path
 from agent_magics.approval.commands.words import Words, is_option, names, program_of
 from agent_magics.files.beneath import is_below
 
@@ -62,6 +62,29 @@ def expanded(word: str) -> str:
     return word
 
 
+_MOVING = names("cd chdir pushd popd")
+_BEFORE_COMMAND = names("{ ! if then elif else while until do time command builtin coproc")
+_OPTION_OF_CD = re.compile(r"-[A-Za-z@]+|--")
+_EARLIER = names("- ~- $OLDPWD ${OLDPWD}")
+
+
+def folder_entered(words: Words) -> str | None:
+    """Return the folder that `cd`, `pushd` or `popd` enters; None for other commands.
+
+    Returns:
+        A path, `UNKNOWN_FOLDER`, or "-" for one in which the script was before.
+    """
+    words = list(dropwhile(lambda word: word in _BEFORE_COMMAND or "=" in word, words))
+    if not words or words[0] not in _MOVING:
+        return None
+    target = next(dropwhile(_OPTION_OF_CD.fullmatch, words[1:]), "~")
+    on_stack = len(words) == 1 or "-n" in words or target.startswith(("-", "+"))
+    if target in _EARLIER or (on_stack and words[0] in ("pushd", "popd")):
+        return "-"
+    target = expanded(target)
+    return UNKNOWN_FOLDER if _UNKNOWN.search(target) else target
+
+
 def _has_option(words: Words, letters: str, *names: str) -> bool:
     """Tell whether a short option is in any cluster, or an abbreviated long one, before ``--``."""
     options = takewhile(lambda word: word != "--", words)
@@ -90,9 +113,10 @@ def _danger_of_loss(targets: Words, place: CommandPlace) -> str:
     targets = [form for target in targets for form in _without_braces(target, place)]
     if any(_is_vital(target, place) for target in targets):
         return "it destroys a root, the home folder or the workspace with all below"
-    if not targets or any(_UNKNOWN.search(expanded(target)) for target in targets):
-        return "it destroys data, and which is not known before it runs"
     paths = [path for target in targets for path in place.paths_of(expanded(target))]
+    is_unknown = any(_UNKNOWN.search(expanded(target)) for target in targets)
+    if not targets or is_unknown or any(is_below(path, (UNKNOWN_FOLDER,)) for path in paths):
+        return "it destroys data, and which is not known before it runs"
     parts = (part for path in paths for part in path.split("/"))
     if any(part.startswith(".") and _may_be_git(part, place) for part in parts):  # as in a shell
         return _LOSS_OF_GIT

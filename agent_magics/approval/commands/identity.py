@@ -16,8 +16,8 @@ from functools import lru_cache
 from itertools import chain, islice
 
 from agent_magics.approval.commands.danger import loose_commands_of
-from agent_magics.approval.commands.destructive import expanded
-from agent_magics.approval.commands.place import Effort, TooLongToJudge
+from agent_magics.approval.commands.destructive import expanded, folder_entered
+from agent_magics.approval.commands.place import UNKNOWN_FOLDER, Effort, TooLongToJudge
 from agent_magics.approval.commands.script import commands_of, is_shell
 from agent_magics.approval.commands.words import program_of
 from agent_magics.files.beneath import is_below, real_path
@@ -101,8 +101,8 @@ def reaches_what_is_kept(
     pieces = (piece for piece in pieces if piece and "\0" not in piece)
     names = {name for piece in pieces for name in (piece, expanded(piece))}  # a shell's, or not
     folders = folders_of(commands, cwd)
-    if len(names) > _MOST_WORDS or len(folders) > _MOST_FOLDERS:
-        return True  # too many to look at
+    if len(names) > _MOST_WORDS or len(folders) > _MOST_FOLDERS or UNKNOWN_FOLDER in folders:
+        return True  # too many to look at, or not known
     paths = {os.path.join(folder, name) for folder in folders for name in names} | folders
     follows = any(_FOLLOWS_LINKS.match(word) for words in commands for word in words)
     return any(_leads_out(path, writable, is_kept, follows) for path in paths)
@@ -112,8 +112,10 @@ def folders_of(commands: Sequence[Sequence[str]], cwd: str) -> set[str]:
     """Return the folders in which commands may run: `cwd`, and where a `cd` among them may lead."""
     folders = {cwd}
     for words in commands:
-        if words[0] in ("cd", "pushd") and len(folders) <= _MOST_FOLDERS:
-            target = expanded(words[-1] if words[1:] else "~")
+        target = folder_entered(words) if len(folders) <= _MOST_FOLDERS else None
+        if target == "-":  # one of these, if there is another
+            target = None if folders != {cwd} else UNKNOWN_FOLDER
+        if target is not None:
             folders |= {os.path.join(folder, target) for folder in folders}
     return folders
 

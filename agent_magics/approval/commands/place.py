@@ -8,6 +8,8 @@ from agent_magics.files.beneath import real_path
 
 # At most about 4 us each; enough for an ordinary script of some 8,000 characters.
 MOST_STEPS = 4_000
+# Stands for a folder that is not known before a command runs.
+UNKNOWN_FOLDER = "/(a folder)/(not known)"
 
 
 class TooLongToJudge(Exception):
@@ -83,7 +85,8 @@ class CommandPlace:
 
     def after_cd(self, target: str) -> "CommandPlace":
         """Return the context after `cd target`, which may have failed."""
-        return replace(self, folders=(*self.folders, *sorted(self.paths_of(target))))
+        reached = (*self.folders, *sorted(self.paths_of(target)))
+        return replace(self, folders=tuple(dict.fromkeys(reached)))
 
 
 def normal_path(path: str) -> str:

@@ -1,6 +1,7 @@
 """Splits shell scripts into commands: exactly where possible, else well enough for searching."""
 
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 
 from agent_magics.approval.commands.place import Effort
@@ -142,11 +143,13 @@ class LooseLexer:
         commands: its simple commands, each with the operator that joins it to the one before; what
             they read (`<x`, `<<<x`) follows their own words, wherever it stands.
         nested: the texts of substitutions inside double quotes.
+        parentheses: those directly before a command, by its number.
     """
 
     def __init__(self, script: str, effort: Effort) -> None:
         self.commands: list[tuple[str, list[str]]] = []
         self.nested: list[str] = []
+        self.parentheses: defaultdict[int, str] = defaultdict(str)
         self._script = script
         self._effort = effort
         self._at = 0
@@ -189,6 +192,9 @@ class LooseLexer:
             self._redirection(character)
         elif character == "#":
             self._put(character)
+        elif character in "()":
+            self._end_command(character)
+            self.parentheses[len(self.commands)] += character
         else:
             self._separator(character)
 

@@ -426,6 +426,7 @@ def test_a_link_within_what_commands_may_write_needs_no_further_question(project
         *("touch link/hooks/evil", "rm -rf link/hooks", "touch link/config", "cat name"),
         *("touch .git/commondir", "mkdir -p .agent_magics/tools", "cat .env", "touch sub/../.env"),
         *("ls whole", "rm -rf whole/.git", "ls many", "grep -R mine many"),
+        "bash -c 'cd - && touch evil'",
     ],
 )
 def test_a_link_to_what_the_sandbox_keeps_is_asked_about_each_time(project, line):

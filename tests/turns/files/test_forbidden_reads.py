@@ -364,6 +364,8 @@ SPELT = [
         ": ~; cat ~+/own\\ data/pay,' 1'=a.csv",
     ),
     "cd 'own data'; cd ..; cd -P o'wn data'; cat pay,' 1=a.csv'",
+    "{ cd -- 'own data' 2>x; cat pay,' 1=a.csv'; }",
+    "if cd 'own data'/; then cat pay,\\ 1=a.csv; fi",
     *("sh -c \"cat 'own data/pay, 1=a.csv'\"", ["cat", "own data/pay, 1=a.csv"]),
 ]
 

@@ -530,6 +530,57 @@ def test_wildcards_in_another_folder_are_not_the_workspace():
     assert danger_of(["bash", "-c", "rm -rf *"], place())
 
 
+# Every way to enter a folder in a shell, and folders outside or unknown, and inside.
+ENTERING = [
+    *("cd {}", "cd -P {}", "cd -LP -- {}", "cd -- {}", "pushd {}", "chdir {}", "command cd {}"),
+    *("! cd {}", "X=1 cd {}", "{{ cd {}", "if cd {}; then :; fi", "ls && cd {}", "(ls); cd {}"),
+]
+OUTSIDE = ["/", "~", "$HOME", "..", "/srv", "~root", '"$X"', "$X/a", '"$(cat x)"', "-", "~-", ""]
+INSIDE = ["sub", "./sub", "$PWD/sub", f"{ROOT}/sub", "sub/..//sub", "''", "/tmp/a"]
+
+
+def danger_in(script):
+    return danger_of(["bash", "-c", script], place())
+
+
+@pytest.mark.parametrize("then", [" && ", "; ", "\n", " || exit; ", "; sudo "])
+@pytest.mark.parametrize("enter", ENTERING)
+def test_what_stands_where_a_script_has_gone_is_judged_there(enter, then):
+    for folder in OUTSIDE:
+        script = f"{enter.format(folder)}{then}rm -rf docs"
+        assert danger_in(script), script
+    for folder in INSIDE if ";" not in enter[:20] else ():
+        script = f"{enter.format(folder)}{then}rm -rf docs"
+        assert not danger_in(script), script
+
+
+# Each with whether it is dangerous: back to where the script was, and out of a subshell.
+BACK = {
+    "cd sub && make && cd - && rm -rf build": False,
+    "cd sub && make && cd - && rm -rf *": True,
+    'pushd sub && make && cd "$OLDPWD" && rm -rf build': False,
+    "pushd sub; make; popd; pushd b; popd; pushd c; popd; rm -rf build": False,
+    "pushd ~ && ls && popd && rm -rf build": True,  # it may have failed
+    **dict.fromkeys(("popd && rm -rf x", "pushd +1; rm -rf x", "pushd -n a && rm -rf *"), True),
+    **dict.fromkeys(("(cd ~; ls); rm -rf build", 'a=$(cd "$X" && pwd); rm -rf build'), False),
+    **dict.fromkeys(("(cd /; rm -rf x)", "a=$(cd ~; rm -rf x)", "cd ~ && (rm -rf x)"), True),
+    "f() (cd ~; ls); rm -rf build": False,
+    "(cd ~; case x in x) rm -rf docs;; esac)": True,
+    "(cd sub); cd - && rm -rf x": True,
+    'for d in a b; do cd "$d" && rm -rf x; done': True,
+    'for d in a b; do (cd "$d" && make); done; rm -rf build': False,
+    "cd a; cd b; cd c; cd d; cd e; cd ~ && rm -rf x": True,
+    "cd && chmod -R 777 .": True,
+    'cd "$X" && truncate -s 0 a': True,
+    'cd "$X" && rm -rf /tmp/a && rm x': False,
+}
+
+
+@pytest.mark.parametrize("script", BACK)
+def test_a_script_is_judged_where_it_has_returned_to(script):
+    assert bool(danger_in(script)) == BACK[script]
+
+
 def test_the_home_folder_comes_from_the_environment(monkeypatch):
     monkeypatch.setenv("HOME", "/somewhere/else")
     assert danger_of(["rm", "-rf", "/somewhere/else"], place())
