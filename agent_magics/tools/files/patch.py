@@ -136,7 +136,7 @@ def _diff_of(
     That is so for protected and unreadable files, for patches that do not fit, for long diffs, and
     for carriage returns, which a diff does not show.
     """
-    if any("\r" in text for text in arguments.values() if isinstance(text, str)):
+    if _has_carriage_return(arguments):
         return ""
     cwd, judge = ctx.cwd, judge_of(ctx)
     try:
@@ -149,6 +149,13 @@ def _diff_of(
         return ""
     short = len(diff) <= _MOST_CHARACTERS and diff.count("\n") <= _MOST_LINES
     return diff if short else ""
+
+
+def _has_carriage_return(value: Any) -> bool:
+    if isinstance(value, str):
+        return "\r" in value
+    inner = value.values() if isinstance(value, Mapping) else value
+    return isinstance(value, (Mapping, list, tuple)) and any(map(_has_carriage_return, inner))
 
 
 def _operations(

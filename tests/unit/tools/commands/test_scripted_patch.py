@@ -122,6 +122,25 @@ def test_it_is_judged_as_a_write(tmp_path):
     assert action.kind.value.startswith("write outside") and action.target == "/etc/a.txt"
 
 
+# Every way in which a patch comes as a command.
+WAYS = {
+    "apply_patch": lambda patch: {"command": ["apply_patch", patch]},
+    "script": lambda patch: {"command": ["bash", "-c", f"apply_patch <<'E'\n{patch}\nE"]},
+    "permissions": lambda patch: {
+        "command": ["apply_patch", patch.replace("\r", "")],
+        "sandbox_permissions": {"write": [f"/tmp/{'x' if patch == PATCH else chr(13)}"]},
+    },
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_question_shows_its_diff_unless_a_text_of_the_call_has_a_carriage_return(way, tmp_path):
+    context = make_context(tmp_path, env=NO_PROGRAMS)
+    for patch in (PATCH, PATCH.replace("one", "o\rne"), PATCH.replace("HOME", "HOME\r")):
+        (action,) = assess_shell(WAYS[way](patch), context)
+        assert bool(action.show()) == (patch == PATCH), patch
+
+
 def test_by_hand_it_is_applied_too(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = shell(["bash", "-c", f"apply_patch '{PATCH}'"])
