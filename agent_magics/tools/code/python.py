@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
-from agent_magics.approval.actions import Action, ActionKind
+from agent_magics.approval.actions import Action, ActionKind, fingerprint_of
 from agent_magics.dispatch.context import ToolContext, status_of
 from agent_magics.dispatch.pool import POOL
 from agent_magics.dispatch.results.cutting import cut_text
@@ -24,6 +24,7 @@ from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import ContentPart, InputImage, InputText
 from agent_magics.protocol.tools import ToolOutput
 from agent_magics.tools.code.scratch import pack, run_in_scratch
+from agent_magics.tools.commands.confinement import rights_of
 
 # Milliseconds: how long scratch code may run where the call does not say; and any code, at most.
 _TIMEOUT, _LONGEST_TIMEOUT = 60_000, 3_600_000
@@ -39,7 +40,9 @@ def _assess(arguments: Mapping[str, Any], ctx: ToolContext) -> list[Action]:
     if place == "scratch":  # it may read all that the sandbox leaves open
         status_of(ctx).note_reads(str(ctx.cwd))
     # "Always" binds to this very code, never to the tool: the kernel is not sandboxed.
-    fingerprint = f"python:{digest}" if place == "live" else f"python:{kind.name}:{digest}"
+    fingerprint = f"python:{digest}"
+    if place != "live":
+        fingerprint = fingerprint_of("python", kind.name, digest, rights_of(ctx))
     first = _first_line(code)
     return [Action(kind, first, reason, fingerprint, permission="tool", family="python")]
 

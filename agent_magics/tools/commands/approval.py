@@ -43,7 +43,7 @@ from agent_magics.files.beneath import is_below, real_path
 from agent_magics.files.paths import resolve_path, shown_path, write_kind
 from agent_magics.protocol.config import SandboxPolicy
 from agent_magics.protocol.errors import RespondToModel
-from agent_magics.tools.commands.confinement import confinement_for
+from agent_magics.tools.commands.confinement import confinement_for, rights_of
 from agent_magics.tools.files.access import ReadJudge, judge_of
 
 # MAX_ARG_STRLEN of linux/binfmts.h: 32 pages for one word. Of the whole, what a person can look at.
@@ -350,7 +350,7 @@ class _Assessment:
         identity = identity_of_command(
             *(self._command, str(self._cwd), self._ctx.env, self._writable), once=once
         )
-        bound_to = json.dumps([identity, mode, self._ctx.writes])
+        bound_to = json.dumps([identity, mode, self._ctx.writes, rights_of(self._ctx)])
         return f"command:{hashlib.sha256(bound_to.encode()).hexdigest()}"
 
     @cached_property

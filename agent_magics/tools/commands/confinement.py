@@ -71,6 +71,12 @@ def confinement_for(
     )
 
 
+def rights_of(ctx: ToolContext) -> list[object]:
+    """Return what the settings let a call's commands do, as JSON values."""
+    config = ctx.config
+    return [config.sandbox.value, config.network, [real_path(root) for root in config.roots]]
+
+
 def environment_for(ctx: ToolContext, confinement: Confinement | None) -> dict[str, str]:
     """Return the environment variables of a call's command, with a temporary folder of its own."""
     if confinement is None:

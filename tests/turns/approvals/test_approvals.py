@@ -363,6 +363,30 @@ def test_other_circumstances_are_asked_about_again(tmp_path, monkeypatch, change
     assert len(person.asked) == 2
 
 
+# What a lasting answer for the sandbox is not given for: settings by which it allows more.
+WIDENED = [
+    ({"network": False}, {"network": True}),
+    ({"writable_roots": []}, {"writable_roots": ["../wide"]}),
+    ({"sandbox": "read-only"}, {"sandbox": "workspace-write"}),
+    ({"sandbox": "workspace-write"}, {"sandbox": "danger-full-access"}),
+]
+
+
+@pytest.mark.parametrize("tool_name", ["shell", "python"])
+@pytest.mark.parametrize(("before", "after"), WIDENED, ids=range(len(WIDENED)))
+def test_a_lasting_answer_does_not_hold_where_the_sandbox_allows_more(
+    with_sandbox, tmp_path, tool_name, before, after
+):
+    (tmp_path.parent / "wide").mkdir(exist_ok=True)
+    person = Person("approve_for_session")
+    agent = agent_with(person, tools=(tool_name,), python="scratch", **before)
+    arguments = {"shell": TOUCH, "python": {"code": "1 + 1"}}[tool_name]
+    for settings, asked in (({}, 1), ({}, 1), (after, 2), ({}, 2), (before, 2)):
+        agent.configure(**settings)
+        agent.call_sync(tool_name, arguments)
+        assert len(person.asked) == asked
+
+
 def test_a_script_that_changes_while_the_person_thinks_is_asked_about_again(tmp_path):
     write_program(tmp_path / "x.sh", "echo one")
 
