@@ -51,6 +51,8 @@ _LONGEST_WORD = 131_071
 _LONGEST_COMMAND = 512 * 1024
 # What may name a file in a command, however a shell parses it.
 _WORD = re.compile(r"[^\s'\"<>|;&()=,:`$]+")
+# Erases, moves in the line, takes the next key as it is, or brings back what was typed before.
+_EDITING_KEY = re.compile(r"[\x01\x02\x05-\x08\x0b\x0e-\x10\x12\x14\x16-\x19\x1b\x1d-\x1f\x7f]")
 _MOST_NAMES = 5_000  # some 30 ms
 _MOST_STEPS = 50_000  # some 60 ms
 _NO_PATH = "\0"  # no rule can allow it
@@ -143,27 +145,28 @@ def assess_command(
 
 
 def assess_typing(
-    text: str, target: str, cwd: Path, ctx: ToolContext, *, is_script: bool
+    scripts: Sequence[str], target: str, cwd: Path, ctx: ToolContext, *, is_script: bool
 ) -> list[Action]:
     """Return the approval actions of what a text does that is typed into a session.
 
     Only what is dangerous and rules that ask or forbid count: what will follow is not known.
 
     Args:
-        text: all of the last line, as far as it was typed.
+        scripts: what may be read of the text, and of the line so far that it continues.
         target: description for the person.
         cwd: the folder in which the session began.
         ctx: the call.
         is_script: whether a shell may read it.
     """
-    command = ("sh", "-c", text)
+    command = ("sh", "-c", *scripts)
     reads = list(_forbidden_reads(command, cwd, ctx))
     if not is_script:
         return reads
     verdict = classify_command(command, roots=ctx.config.roots, cwd=cwd)
-    is_dangerous = verdict.risk is CommandRisk.DANGEROUS
-    kind = ActionKind.COMMAND_DANGEROUS if is_dangerous else ActionKind.COMMAND_SAFE
-    reason = verdict.reason if is_dangerous else ""
+    reason = verdict.reason if verdict.risk is CommandRisk.DANGEROUS else ""
+    if not reason and any(map(_EDITING_KEY.search, scripts)):
+        reason = "its keys edit the line, so it is not known what a shell will read"
+    kind = ActionKind.COMMAND_DANGEROUS if reason else ActionKind.COMMAND_SAFE
     return [Action(kind, target, reason, subject=command, may_leave=lambda: False), *reads]
 
 

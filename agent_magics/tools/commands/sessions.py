@@ -42,7 +42,12 @@ from agent_magics.tools.commands.shell import (
 
 SHORTEST_YIELD, LONGEST_YIELD = 250, 300_000  # milliseconds
 _CTRL_C = "\x03"
-_LINE_END = re.compile(r"[\n\r\x03\x04\x15]")  # as a terminal has it: Enter, Ctrl-C, -D, -U
+# After Enter, but behind a backslash, and after Ctrl-C a shell reads something else.
+_LINE_END = re.compile(r"(?<!\\)(?:\\\\)*[\n\r]|\x03")
+_ERASED = re.compile(r"^[^\n]*\x15", re.MULTILINE)  # by Ctrl-U
+# What puts nothing into a line, to one that edits it or to all; a program may end with it (Ctrl-D).
+_NO_TEXT = re.compile(r"[\0\t\x04\x0c\x11\x13\x1a\x1c]")
+_STARTS_ANEW = re.compile(r"[\x03\x04\x15\x1a\x1c]")
 _NEXT = (
     "[write_stdin with this session_id waits for more or types into it, kill_session ends it; you "
     "are told when it ends.]"
@@ -231,9 +236,16 @@ def assess_write_stdin(arguments: Mapping[str, Any], ctx: ToolContext) -> list[A
         kind = ActionKind.COMMAND_SANDBOXED
         actions.append(Action(kind, target, fingerprint=fingerprint, subject=subject))
     line, cwd = (command.line, command.cwd) if command is not None else ("", ctx.cwd)
-    text = _LINE_END.sub("\n", line + chars)
+    scripts = _scripts_in(line + chars)
     is_script = may_read_script(session.process.argv)
-    return [*actions, *assess_typing(text, target, cwd, ctx, is_script=is_script)]
+    return [*actions, *assess_typing(scripts, target, cwd, ctx, is_script=is_script)]
+
+
+def _scripts_in(typed: str) -> list[str]:
+    """Return what a shell may read of what is typed: as it stands, and as a terminal leaves it."""
+    text = typed.replace("\r", "\n")
+    left = _NO_TEXT.sub("", _ERASED.sub("", text))
+    return list(dict.fromkeys((*left.split(_CTRL_C), *_STARTS_ANEW.split(text))))
 
 
 def _rights_beyond(

@@ -178,6 +178,45 @@ def test_a_line_is_judged_whole_however_it_is_typed(session, rules, typed):
     assert len(person.asked) <= before + 1
 
 
+# Keys among what is typed that make no line end, or end more than a line; then a shell runs `make`.
+KEYS = [
+    *(["ma\x04ke x\n"], ["ma", "\x04", "ke x\n"], ["m\0ake x\n"], ["m\take x\n"]),
+    *(["ls '\x1amake x\n"], ["ls '\x1cmake x\n"]),
+    *(["ma\x1a\x1cke x\n"], ["make\x0c x\n"], ["m\x13\x11ake x\n"], ["hello\x04\x04make x\n"]),
+    *(["ma\\\nke x\n"], ["ma\\\n", "ke x\n"], ["ma\\\r", "ke x\r"], ["ls \\\\\n", "make x\n"]),
+    *(["ma\\\nls\x15ke x\n"], ["ma\\\n", "ls\x15ke x\n"], ["ls '\x15make x\n"]),
+    *(["ls '\x03make x\n"], ["ls '\x03", "make x\n"], ["ls \\\x03make x\n"], ["ls \\\x15make x\n"]),
+]
+
+
+@pytest.mark.parametrize("typed", KEYS, ids=range(len(KEYS)))
+def test_a_line_is_judged_as_a_terminal_gives_it_to_the_shell(session, rules, typed):
+    rules(("command", ["make"], "forbid"))
+    type_in, _ = session("sh")
+    *before, last = [type_in(chars).text for chars in typed]
+    assert "a rule forbids make" in last and "a rule" not in "".join(before)
+
+
+# Keys by which a line comes to say what nobody typed: erased, moved, quoted, from the history.
+EDITED = [
+    *("mx\x7fake x\n", "mx\x08ake x\n", "make x y\x17\n", "ma\x16ke x\n", "ake x\x01m\n"),
+    *("\x12ma\n", "\x1b[A\n", "\x10\n", "\x15\x19\n", "\x0f", "ma\x1b[Cke x\n", "ma\x02\x06ke\n"),
+]
+
+
+@pytest.mark.parametrize("chars", EDITED)
+def test_a_line_that_keys_edit_is_asked_about_each_time_where_a_shell_reads_it(session, chars):
+    type_in, person = session("exec bash")
+    person.answer = "deny"
+    for _ in range(2):
+        assert not type_in(chars).success
+    for question in person.asked:
+        assert "keys edit the line" in question.reason and question.scopes == ()
+    assert len(person.asked) == 2
+    type_in, person = session("cat")
+    assert type_in(chars).success and person.asked == []
+
+
 def test_an_allowing_rule_covers_no_typing(session, rules):
     rules(("command", ["make"], "allow"), ("command", ["git", "push"], "allow"))
     type_in, person = session("sh", policy="untrusted")
