@@ -11,7 +11,7 @@ from contextlib import suppress
 from fnmatch import fnmatchcase
 from itertools import dropwhile, pairwise, takewhile
 
-from agent_magics.approval.commands.place import UNKNOWN_FOLDER, CommandPlace, normal_path
+from agent_magics.approval.commands.place import UNKNOWN_FOLDER, CommandPlace, Effort, normal_path
 from agent_magics.approval.commands.words import Words, is_option, names, program_of
 from agent_magics.files.beneath import is_below
 
@@ -110,7 +110,7 @@ def _danger_of_loss(targets: Words, place: CommandPlace) -> str:
 
     Without targets on the command line, `xargs` adds them, or a substitution was cut off.
     """
-    targets = [form for target in targets for form in _without_braces(target, place)]
+    targets = [form for target in targets for form in without_braces(target, place.effort)]
     if any(_is_vital(target, place) for target in targets):
         return "it destroys a root, the home folder or the workspace with all below"
     paths = [path for target in targets for path in place.paths_of(expanded(target))]
@@ -127,18 +127,26 @@ def _danger_of_loss(targets: Words, place: CommandPlace) -> str:
 
 _LOSS_OF_GIT = "it destroys what only git holds"
 _LONGEST_GLOB = 200
-_BRACES = re.compile(r"\{([^{},]*+,[^{}]*+)\}")  # an innermost list
+_BRACES = re.compile(r"\{([^{},]*+,[^{}]*+|[a-zA-Z0-9]\.\.[a-zA-Z0-9])\}")  # an innermost list
 
 
-def _without_braces(word: str, place: CommandPlace) -> list[str]:
-    """Return what a shell makes of a word with lists in braces: `.{git,x}` is `.git` and `.x`."""
+def without_braces(word: str, effort: Effort) -> list[str]:
+    """Return what a shell makes of a word with lists in braces: `.{git,x}` is `.git` and `.x`.
+
+    Raises:
+        TooLongToJudge: it takes more steps than `effort` has left.
+    """
     waiting, found = [word], list[str]()
     while waiting:
         word = waiting.pop()
-        place.effort.spend(2 + len(word) // 50)
+        effort.spend(2 + len(word) // 50)
         if braces := _BRACES.search(word):
             before, after = word[: braces.start()], word[braces.end() :]
-            waiting += [f"{before}{each}{after}" for each in braces[1].split(",")]
+            first, last = sorted((ord(braces[1][0]), ord(braces[1][-1])))
+            is_range = "," not in braces[1]
+            listed = [*map(chr, range(first, last + 1))] if is_range else braces[1].split(",")
+            effort.spend(len(listed) * (len(word) // 50))  # before there are that many words
+            waiting += [f"{before}{each}{after}" for each in listed]
         else:
             found.append(word)
     return found

@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from itertools import chain, islice
@@ -20,7 +21,7 @@ from agent_magics.approval.commands.classification import (
     place_of,
 )
 from agent_magics.approval.commands.danger import loose_commands_of
-from agent_magics.approval.commands.destructive import expanded
+from agent_magics.approval.commands.destructive import expanded, without_braces
 from agent_magics.approval.commands.identity import (
     find_program,
     folders_of,
@@ -54,6 +55,7 @@ _WORD = re.compile(r"[^\s'\"<>|;&()=,:`$]+")
 # Erases, moves in the line, takes the next key as it is, or brings back what was typed before.
 _EDITING_KEY = re.compile(r"[\x01\x02\x05-\x08\x0b\x0e-\x10\x12\x14\x16-\x19\x1b\x1d-\x1f\x7f]")
 _MOST_NAMES = 5_000  # some 30 ms
+_MOST_LISTED = 1_000  # steps for lists in braces, some 300 names
 _MOST_STEPS = 50_000  # some 60 ms
 _NO_PATH = "\0"  # no rule can allow it
 
@@ -182,6 +184,10 @@ def _forbidden_reads(command: Sequence[str], cwd: Path, ctx: ToolContext) -> Ite
     except TooLongToJudge:
         is_whole = False
     words = dict.fromkeys((*_WORD.findall(" ".join(command)), *chain(*commands)))
+    effort = Effort(_MOST_LISTED)
+    with suppress(TooLongToJudge):  # as data of other programs may; no reason to ask
+        for word in [each for each in words if "{" in each]:
+            words |= dict.fromkeys(without_braces(word, effort))
     names = (form for word in words for name in names_in(word) for form in {name, expanded(name)})
     folders = folders_of(commands, str(cwd))
     found = (os.path.join(folder, name) for name in names for folder in folders)

@@ -385,6 +385,32 @@ def test_a_forbidden_file_is_named_by_the_words_that_a_shell_reads(tmp_path, mon
     assert "Refused: a rule forbids" in output.text and SECRET not in output.text
 
 
+# Lists in braces by which a shell names pay.csv, and such as name nothing.
+LISTS = [
+    *("cat {pay,x}.csv", "cat {x,pay}.csv", "cat {x,{y,pay}}.csv", "cat p{a,b}y.{txt,csv}"),
+    *("cat pa{x..z}.csv", "cat pa{z..x}.csv", "cat <{pay,}.csv", "cd sub; cat ../{x,pay}.csv"),
+    *("cat {,x,./pay.csv}", "bash -c 'cat {pay,x}.csv'"),
+]
+NO_LISTS = [
+    "cat x{pay,}.csv",
+    f"echo '{json.dumps([{'pay': 1, 'csv': 2}] * 50)}'",
+    "echo {a..b..c}",
+]
+
+
+@pytest.mark.parametrize("line", [*LISTS, *NO_LISTS])
+def test_a_list_in_braces_names_what_a_shell_makes_of_it(tmp_path, monkeypatch, line):
+    monkeypatch.setenv("AGENT_MAGICS_TIER", "0")
+    (tmp_path / "pay.csv").write_text(SECRET, encoding="utf-8")
+    (tmp_path / "sub").mkdir()
+    rule_for(tmp_path, "pay.csv")
+    with Agent(
+        ScriptedModel([]), ["shell_command"], cwd=tmp_path, on_question=lambda question: "approve"
+    ) as agent:
+        output = agent.call_sync("shell_command", {"command": line}).text
+    assert ("Refused: a rule forbids" in output) == (line in LISTS) and SECRET not in output
+
+
 @pytest.mark.parametrize(("policy", "says"), [("on-request", "denied"), ("never", "Refused")])
 @pytest.mark.parametrize("much", ["words", "commands"])
 def test_a_command_of_too_many_words_is_asked_about_where_a_rule_forbids(

@@ -327,6 +327,8 @@ bash -c 'rm -rf ./{.git,build}'
 bash -c 'rm -rf {.git,build}/objects'
 bash -c 'rm -rf .{git,cache}'
 bash -c 'rm -rf .g{it,x}'
+bash -c 'rm -rf .g{h..j}t'
+bash -c 'rm -rf .{j..f}it/objects'
 bash -c 'rm -rf {build,{dist,.git}}'
 bash -c 'rm -rf {build,/etc}'
 bash -c 'rm -rf {build,..}'
@@ -438,6 +440,7 @@ rm -rf .pytest_cache/*
 rm -rf build/* src/*.egg-info
 bash -c 'rm -rf {build,dist} .{mypy,ruff}_cache'
 bash -c 'rm -rf data/{a,b}/{1,2}'
+bash -c 'rm -rf data/{a..f}/{1..9}'
 rm -rf .git-rewrite-backup
 find . -name .gitkeep -delete
 find . -regex '.*\.gitkeep' -delete
