@@ -78,15 +78,15 @@ class Action:
         written: the path as it was written, if `subject` is where it led: what is forbidden is so
             by either, and what is allowed by both.
         permission: the kind of rules that apply; "" means those for its kind of action.
-        family: the tool, server ("NAME@HASH" of all that it describes) or absolute path that a
-            grant for its kind covers; "" where none may be given.
+        family: the tool, server or absolute path that a grant for its kind covers; "" where none
+            may be given. "NAME@HASH" binds it to what a server describes, or to a sandbox.
         pinned: "NAME@HASH" of a server's description of a tool, which rules may name instead of the
             subject: such a rule holds until the description changes.
         leaves_sandbox: whether the command runs outside the sandbox once it is approved.
         may_leave: tells whether a rule may let it run outside the sandbox.
         is_bound: tells whether all programs that the command will run are known: only then may a
             lasting answer let it run outside the sandbox.
-        identify: computes of a command what an answer for one run is bound to.
+        identify: computes, now, the digest that an answer for one run of a command is bound to.
         sandboxed: whether it is a command that runs in a sandbox.
         proposed_rule: the rule that the answer "always for this project" would write.
         always: globs that a lasting answer allows besides the fingerprint.

@@ -40,11 +40,12 @@ def _assess(arguments: Mapping[str, Any], ctx: ToolContext) -> list[Action]:
     if place == "scratch":  # it may read all that the sandbox leaves open
         status_of(ctx).note_reads(str(ctx.cwd))
     # "Always" binds to this very code, never to the tool: the kernel is not sandboxed.
-    fingerprint = f"python:{digest}"
-    if place != "live":
+    fingerprint, family = f"python:{digest}", "python"
+    if place != "live":  # what the settings let the sandbox do belongs to the answer
         fingerprint = fingerprint_of("python", kind.name, digest, rights_of(ctx))
+        family = f"python@{fingerprint_of('python', rights_of(ctx))}"
     first = _first_line(code)
-    return [Action(kind, first, reason, fingerprint, permission="tool", family="python")]
+    return [Action(kind, first, reason, fingerprint, permission="tool", family=family)]
 
 
 def _place(where: str | None, ctx: ToolContext) -> str:

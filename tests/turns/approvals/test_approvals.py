@@ -387,6 +387,19 @@ def test_a_lasting_answer_does_not_hold_where_the_sandbox_allows_more(
         assert len(person.asked) == asked
 
 
+@pytest.mark.parametrize(("before", "after"), WIDENED, ids=range(len(WIDENED)))
+def test_a_grant_for_all_python_in_scratch_does_not_hold_where_the_sandbox_allows_more(
+    with_sandbox, tmp_path, before, after
+):
+    (tmp_path.parent / "wide").mkdir(exist_ok=True)
+    person = Person("approve_kind_for_session")
+    agent = agent_with(person, tools=("python",), python="scratch", **before)
+    for code, settings, asked in (("1", {}, 1), ("2", {}, 1), ("3", after, 2), ("4", before, 2)):
+        agent.configure(**settings)
+        agent.call_sync("python", {"code": code})
+        assert len(person.asked) == asked
+
+
 def test_a_script_that_changes_while_the_person_thinks_is_asked_about_again(tmp_path):
     write_program(tmp_path / "x.sh", "echo one")
 
