@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
+from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException, JsonRpcMethodNotFound
@@ -24,6 +24,7 @@ from agent_magics.exec.process import Process
 from agent_magics.exec.servers import LogRing, connect_pipes
 from agent_magics.files.plain_files import load_json
 from agent_magics.protocol.errors import typed_message
+from agent_magics.symbols.servers.answers import path_of
 from agent_magics.symbols.servers.framing import LONGEST_LINE, MessageTooLarge, id_in, read_messages
 from agent_magics.symbols.text import one_line
 
@@ -73,9 +74,8 @@ class Connection:
         self._tasks: list[asyncio.Task[None]] = []
         self._input: asyncio.WriteTransport | None = None
         self._outputs: list[asyncio.ReadTransport] = []
-        # What was pushed about the files that are open, with the time. By their addresses without
-        # escapes, since each server escapes other characters.
-        self.pushed: dict[str, tuple[float, types.PublishDiagnosticsParams | None]] = {}
+        # What was pushed about the files that are open, with the time.
+        self.pushed: dict[Path | None, tuple[float, types.PublishDiagnosticsParams | None]] = {}
         self.pulls = False  # whether the server has said that diagnostics can be asked for
         self.waiting = 0  # requests without an answer
         self.has_scanned = asyncio.Event()  # set when it says that it has found the project's files
@@ -240,8 +240,9 @@ class Connection:
         self.pulls = self.pulls or types.TEXT_DOCUMENT_DIAGNOSTIC in registered
 
     def _keep_diagnostics(self, params: types.PublishDiagnosticsParams) -> None:
-        if (uri := unquote(params.uri)) in self.pushed:
-            self.pushed[uri] = (time.monotonic(), params)
+        path = path_of(params.uri, real=str)  # each server escapes other characters
+        if path in self.pushed:
+            self.pushed[path] = (time.monotonic(), params)
 
     def _log_message(
         self,

@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from urllib.parse import unquote
 
 from lsprotocol import types
 
@@ -109,7 +108,7 @@ class Documents:
             else:
                 document = Document(SourceText(given), (), True, is_given=True)
             text, self.changed = document.source.text, time.monotonic()
-            self._connection.pushed[unquote(path.as_uri())] = (0.0, None)
+            self._connection.pushed[path] = (0.0, None)
             item = types.TextDocumentItem(path.as_uri(), language_id(path), 1, text)
             self._connection.notify(
                 types.TEXT_DOCUMENT_DID_OPEN, types.DidOpenTextDocumentParams(item)
@@ -145,7 +144,7 @@ class Documents:
 
     def _send_close(self, path: Path) -> None:
         name = types.TextDocumentIdentifier(path.as_uri())
-        self._connection.pushed.pop(unquote(path.as_uri()), None)
+        self._connection.pushed.pop(path, None)
         self._connection.notify(
             types.TEXT_DOCUMENT_DID_CLOSE, types.DidCloseTextDocumentParams(name)
         )

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import unquote
 
 from lsprotocol import types
 
@@ -298,21 +297,20 @@ class RunningServer:
     async def diagnostics(self, path: Path) -> tuple[Diagnostic, ...]:
         """Return what the checker reports; see `ServerProvider`."""
         positions = await self._in_step(path)
-        uri = path.as_uri()
-        pushed = await self._pulls_or_pushed(uri, self._documents.open(path).version)
+        pushed = await self._pulls_or_pushed(path, self._documents.open(path).version)
         if pushed is not None:
             return await _made(answers.diagnostics_of, pushed, path, positions)
-        params = types.DocumentDiagnosticParams(types.TextDocumentIdentifier(uri))
+        params = types.DocumentDiagnosticParams(types.TextDocumentIdentifier(path.as_uri()))
         report = await self._ask(types.TEXT_DOCUMENT_DIAGNOSTIC, params)
         items = getattr(report, "items", ())
         return await _made(answers.diagnostics_of, items, path, positions)
 
-    async def _pulls_or_pushed(self, uri: str, version: int) -> Any:
+    async def _pulls_or_pushed(self, path: Path, version: int) -> Any:
         """Wait until the server has pushed what it reports; None where it can be asked instead."""
         try:
             async with asyncio.timeout(_PUSHED_LIMIT):
                 while not (self._can.diagnostic_provider or self.connection.pulls):
-                    when, pushed = self.connection.pushed.get(unquote(uri), (0.0, None))
+                    when, pushed = self.connection.pushed.get(path, (0.0, None))
                     if pushed is not None and (
                         pushed.version == version
                         if pushed.version is not None
