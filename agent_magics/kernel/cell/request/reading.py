@@ -97,8 +97,8 @@ class CellReader:
             plan=options.plan,
             **self._given(options, replay),
         )
-        if take is not None:
-            self.rerecording.count_cell()
+        if take is not None:  # no option of this cell is refused any more
+            self.rerecording.use_up_next()
         return turn_config, notes
 
     def settings_of(self, options: Namespace) -> dict[str, Any]:

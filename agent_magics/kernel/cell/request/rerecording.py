@@ -84,8 +84,8 @@ class Rerecording:
         self._takes[agent] = _Take(path, staged, key)
         return staged, NOTE.format(name=code_span(path.name))
 
-    def count_cell(self) -> None:
-        """Count a cell, which no option refuses any more: only one of them is the "next" one."""
+    def use_up_next(self) -> None:
+        """Record no later cell anew where the person asked for the next one alone."""
         if self._which == "next":
             self._which = "off"
 
