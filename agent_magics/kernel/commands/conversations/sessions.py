@@ -120,8 +120,9 @@ def _chosen(notebook: NotebookAgents, which: str) -> RecordedConversation:
     now = {agent.session.conversation.id for agent in notebook.agents.values()}
     if which in ("", "last"):
         found = notebook.earlier_conversation.find() if not which else None
-        here = (each for each in conversations() if each.cwd == _cwd(notebook) and each.turns)
-        found = found or next((each for each in here if each.id not in now), None)
+        here = _cwd(notebook)
+        others = (each for each in conversations() if each.cwd == here and each.turns)
+        found = found or next((each for each in others if each.id not in now), None)
         if found is None:
             raise FatalError(
                 "No earlier conversation of this project is recorded; %agent sessions lists all."
