@@ -142,9 +142,10 @@ def without_braces(word: str, effort: Effort) -> list[str]:
         effort.spend(2 + len(word) // 50)
         if braces := _BRACES.search(word):
             before, after = word[: braces.start()], word[braces.end() :]
-            first, last = sorted((ord(braces[1][0]), ord(braces[1][-1])))
-            is_range = "," not in braces[1]
-            listed = [*map(chr, range(first, last + 1))] if is_range else braces[1].split(",")
+            listed = braces[1].split(",")
+            if len(listed) == 1:  # a range
+                first, last = sorted((ord(braces[1][0]), ord(braces[1][-1])))
+                listed = [*map(chr, range(first, last + 1))]
             effort.spend(len(listed) * (len(word) // 50))  # before there are that many words
             waiting += [f"{before}{each}{after}" for each in listed]
         else:
