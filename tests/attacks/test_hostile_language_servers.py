@@ -117,9 +117,9 @@ def test_what_nobody_asked_is_not_kept():
     pushed = types.PublishDiagnosticsParams("file:///w/other.py", [])
     connection._keep_diagnostics(pushed)
     assert not connection.pushed
-    connection.pushed["file:///w/other.py"] = (0.0, None)
+    connection.pushed[Path("/w/other.py")] = (0.0, None)
     connection._keep_diagnostics(pushed)
-    assert connection.pushed["file:///w/other.py"][1] is pushed
+    assert connection.pushed[Path("/w/other.py")][1] is pushed
     large = b'{"jsonrpc":"2.0","method":"window/logMessage","params":{"type":1,"message":"%s"}}'
     assert connection._protocol.parse(large % (b"x" * (2 << 20))) is None
 

@@ -75,7 +75,7 @@ class Connection:
         self._input: asyncio.WriteTransport | None = None
         self._outputs: list[asyncio.ReadTransport] = []
         # What was pushed about the files that are open, with the time.
-        self.pushed: dict[Path | None, tuple[float, types.PublishDiagnosticsParams | None]] = {}
+        self.pushed: dict[Path, tuple[float, types.PublishDiagnosticsParams | None]] = {}
         self.pulls = False  # whether the server has said that diagnostics can be asked for
         self.waiting = 0  # requests without an answer
         self.has_scanned = asyncio.Event()  # set when it says that it has found the project's files
