@@ -22,6 +22,11 @@ _TABLE = re.compile(rf"\s*\[{_DOTTED}\]")
 _ARRAY = re.compile(rf"\s*\[\[{_DOTTED}\]\]")
 _KEY = re.compile(rf"{_DOTTED}=")
 _SPECIAL = re.compile(r'"""|\'\'\'|"(?:[^"\\]|\\.)*"|\'[^\']*\'|[#\[\]{}]')
+# The rest of a text in three quotes; up to two more right before its end belong to the text.
+_ENDS = {
+    '"""': re.compile(r'(?>(?:[^"\\]+|\\.|"(?!""))*)"{3,5}'),
+    "'''": re.compile(r"(?>(?:[^']+|'(?!''))*)'{3,5}"),
+}
 
 
 # -- reading --------------------------------------------------------------------------------------
@@ -155,15 +160,10 @@ def _state_after(line: str, quote: str, depth: int) -> tuple[str, int]:
     at = 0
     while at < len(line):
         if quote:
-            end = line.find(quote, at)
-            while quote == '"""' and end > 0 and _is_escaped(line, end):
-                end = line.find(quote, end + 1)
-            if end < 0:
+            end = _ENDS[quote].match(line, at)
+            if end is None:
                 return quote, depth
-            at = end + 3
-            while at < end + 5 and line[at : at + 1] == quote[0]:
-                at += 1  # up to two quotes right before the closing three belong to the string
-            quote = ""
+            at, quote = end.end(), ""
             continue
         found = _SPECIAL.search(line, at)
         if found is None or found[0] == "#":
@@ -176,8 +176,3 @@ def _state_after(line: str, quote: str, depth: int) -> tuple[str, int]:
         elif found[0] in "]}":
             depth -= 1
     return quote, depth
-
-
-def _is_escaped(line: str, at: int) -> bool:
-    before = line[:at]
-    return (len(before) - len(before.rstrip("\\"))) % 2 == 1
