@@ -1,6 +1,6 @@
 """Holds the settings of one agent: those of its constructor, and later changes."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agent_magics.protocol.errors import FatalError
@@ -29,6 +29,7 @@ class AgentSettings:
     """
 
     def __init__(self, values: Mapping[str, object]) -> None:
+        values = _read_once(values)
         self._cwd_given = values.get("cwd", ".")
         settings = resolve([Source("program", values)]).settings
         self._cwd, self._roots = settings.cwd, settings.roots
@@ -60,7 +61,7 @@ class AgentSettings:
 
     def changed(self, changes: Mapping[str, Any]) -> Source:
         """Return the given settings with these changes."""
-        return Source(self.given.name, {**self.given.values, **changes})
+        return Source(self.given.name, {**self.given.values, **_read_once(changes)})
 
     def over_constructed(self, name: str, given: Source) -> Source:
         """Return settings completed by those of the constructor.
@@ -99,3 +100,10 @@ class AgentSettings:
         if cwd in (self._cwd_given, self._cwd):
             return False
         return bool(validated({"cwd": cwd})["cwd"] != self._cwd)
+
+
+def _read_once(values: Mapping[str, object]) -> dict[str, object]:
+    """Return values with a list in the place of an iterator, which would yield nothing later."""
+    lists = ("writable_roots", "tools", "hooks")
+    read = {name: [*each] for name in lists if isinstance(each := values.get(name), Iterator)}
+    return {**values, **read}

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -140,12 +141,12 @@ def _stricter(name: str, value: object, held: object) -> object:
     return checked
 
 
-def _laxity(name: str, value: Any) -> float:
+def _laxity(name: str, value: Any) -> Any:
     """Return a value's rank from strict to lax, for comparison."""
     order = SETTINGS[name].strictest_first
     if order:
         return order.index(value)
-    return float("inf") if value is None else float(value)
+    return inf if value is None else value  # a float holds no whole number of any size
 
 
 def _checked(found: FileSettings) -> dict[str, object]:

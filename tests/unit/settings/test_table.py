@@ -141,10 +141,23 @@ def assert_runs_with(agent: Agent, name: str, value: Any) -> None:
         assert isinstance(turn_config.hooks, Hooks) and len(turn_config.hooks.on_events) == len(
             value
         )
+    elif name == "tools":
+        assert set(value) <= {each.spec.name for each in turn_config.specs}
     elif name == "tool_budget":
         assert agent.catalog.budget == value
     elif name == "api_key":
         assert value in turn_config.secrets
+
+
+@pytest.mark.parametrize("name", ["writable_roots", "tools", "hooks"])
+def test_an_iterator_gives_what_it_yields_to_all_runs(name, tmp_path):
+    values = [case(name, number, tmp_path) for number in (0, 1)]
+    with Agent(ScriptedModel([]), **{name: iter(values[0])}) as agent:
+        for value in values:
+            agent.configure(**{name: iter(value)} if value is values[1] else {})
+            for _ in "12":
+                assert held(name, agent.settings_now().settings) == value
+                assert_runs_with(agent, name, value)
 
 
 @pytest.mark.parametrize("name", ["base_url", "api_key", "wire_api"])
@@ -322,6 +335,18 @@ def test_a_setting_that_a_project_misspells_is_named_with_the_one_meant():
     trust()
     (warning,) = resolve([]).warnings
     assert "'max_turn' is not a setting; did you mean max_turns?" in warning
+
+
+@pytest.mark.parametrize("name", ["max_turns", "max_tokens", "output_budget"])
+def test_a_number_of_any_size_is_compared(name):
+    project_file("pyproject", toml(name, 10**400))
+    trust()
+    now = resolve([])
+    assert now.origins[name] == (PROJECT if name == "max_tokens" else DEFAULT)
+    write_user_file(toml(name, 10**400))
+    project_file("pyproject", toml(name, 5))
+    trust()
+    assert getattr(resolve([]).settings, name) == 5
 
 
 def test_a_broken_project_keeps_nobody_from_working():
