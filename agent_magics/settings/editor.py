@@ -6,9 +6,8 @@ Law: only settings that the person's own file may have too; so never a key.
 from collections.abc import Mapping
 from typing import Any
 
-from agent_magics.protocol.errors import FatalError, short_message
 from agent_magics.settings.table import settings_in_editor
-from agent_magics.settings.validation import validated
+from agent_magics.settings.validation import validated_in
 
 _reported: dict[str, Any] = {}
 
@@ -32,7 +31,4 @@ def read_editor_settings() -> dict[str, object]:
     Raises:
         FatalError: one of them is invalid.
     """
-    try:
-        return validated(dict(_reported))
-    except FatalError as error:
-        raise FatalError(f"In JupyterLab's settings editor: {short_message(error)}") from None
+    return validated_in(dict(_reported), lambda _: "In JupyterLab's settings editor")

@@ -19,7 +19,7 @@ from agent_magics.config_files.trust import Trustable, digest_of
 from agent_magics.protocol.config import Where
 from agent_magics.protocol.errors import FatalError, short_message
 from agent_magics.settings.table import DEFAULTS, SETTINGS, settings_in
-from agent_magics.settings.validation import validated
+from agent_magics.settings.validation import validated, validated_in
 from agent_magics.text.brief import meant
 
 PYPROJECT = "pyproject.toml"
@@ -64,7 +64,7 @@ def read_user_settings() -> FileSettings | None:
             raise FatalError(
                 f"{found.place(name)}: {name!r} is no setting of this file; {meant(name, there)}"
             )
-    return FileSettings(file, _checked(found), found.lines)
+    return FileSettings(file, validated_in(found.values, found.place), found.lines)
 
 
 @lru_cache(maxsize=16)
@@ -147,16 +147,6 @@ def _laxity(name: str, value: Any) -> Any:
     if order:
         return order.index(value)
     return inf if value is None else value  # a float holds no whole number of any size
-
-
-def _checked(found: FileSettings) -> dict[str, object]:
-    checked: dict[str, object] = {}
-    for name, value in found.values.items():
-        try:
-            checked |= validated({name: value})
-        except FatalError as error:
-            raise FatalError(f"{found.place(name)}: {short_message(error)}") from None
-    return checked
 
 
 @lru_cache(maxsize=16)

@@ -6,7 +6,7 @@ the default.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from agent_magics.settings.files import (
     tightening,
 )
 from agent_magics.settings.table import SETTINGS
-from agent_magics.settings.validation import check_roots, validated
+from agent_magics.settings.validation import check_roots, validated, validated_in
 
 # A key is looked up by the provider that it belongs to, and never stands in the settings.
 _VARIABLES = {n: each.variable for n, each in SETTINGS.items() if each.variable and n != "api_key"}
@@ -94,7 +94,7 @@ def resolve(given: Sequence[Source]) -> Resolved:
     Raises:
         FatalError: a setting is invalid; the sentence says which, where and why.
     """
-    below: list[Source] = [Source(ENVIRONMENT, _from_environment())]
+    below = list[Source]()
     if (user := read_user_settings()) is not None:
         below.append(Source(USER, user.values))
     below.append(Source(EDITOR, read_editor_settings()))
@@ -102,7 +102,8 @@ def resolve(given: Sequence[Source]) -> Resolved:
     chosen = _values_of(checked)
     workspace = {"cwd": chosen["cwd"]} if "cwd" in chosen else validated({"cwd": "."})
     project, warnings = _from_project(workspace["cwd"], _values_of(below))
-    sources = [*below, Source(PROJECT, project), *checked]
+    environment = _from_environment(without={*_values_of(below), *chosen})
+    sources = [Source(ENVIRONMENT, environment), *below, Source(PROJECT, project), *checked]
     origins = {name: source.name for source in sources for name in source.values}
     settings = Settings(**{**_values_of(sources), **workspace})
     check_roots(settings)
@@ -138,9 +139,11 @@ def _values_of(sources: Sequence[Source]) -> dict[str, Any]:
     return {name: value for source in sources for name, value in source.values.items()}
 
 
-def _from_environment() -> dict[str, Any]:
-    pairs = ((name, os.environ.get(variable)) for name, variable in _VARIABLES.items())
-    return {name: value for name, value in pairs if value}
+def _from_environment(without: Set[str]) -> dict[str, Any]:
+    """Return what the environment sets, but what another source does: that need not fit."""
+    pairs = ((n, os.environ.get(variable)) for n, variable in _VARIABLES.items() if n not in without)
+    found = {name: value for name, value in pairs if value}
+    return validated_in(found, lambda name: f"The variable {_VARIABLES[name]}")
 
 
 def _from_project(folder: Path, held: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:

@@ -26,7 +26,7 @@ from agent_magics.protocol.config import (
     SandboxPolicy,
     Setting,
 )
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, short_message
 from agent_magics.settings.table import KINDS, SETTINGS, Kind, choices_of
 from agent_magics.text.brief import brief, meant
 
@@ -58,6 +58,17 @@ def validated(given: Mapping[str, object]) -> dict[str, Any]:
             shown = brief(repr(name), _LONGEST_SHOWN)
             raise FatalError(f"{shown} is not a setting; {meant(name, SETTINGS)}")
     return {name: _validated(name, value) for name, value in given.items()}
+
+
+def validated_in(given: Mapping[str, object], place: Callable[[str], str]) -> dict[str, Any]:
+    """Validate settings as `validated` does; an error begins with the place of the faulty one."""
+    checked: dict[str, Any] = {}
+    for name, value in given.items():
+        try:
+            checked |= validated({name: value})
+        except FatalError as error:
+            raise FatalError(f"{place(name)}: {short_message(error)}") from None
+    return checked
 
 
 def _validated(name: str, value: object) -> Any:

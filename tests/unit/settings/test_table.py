@@ -375,6 +375,17 @@ def test_who_wins(monkeypatch):
     assert resolve([]).origins["base_url"] == "environment"
 
 
+@pytest.mark.parametrize("address", ["localhost:11434/v1", "a word", "http://", "http://h:99999/v1"])
+def test_a_variable_that_does_not_fit_is_told_by_its_name_where_it_counts(address, monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", address)
+    with pytest.raises(FatalError, match="^The variable OPENAI_BASE_URL: base_url=.* is no address"):
+        Agent()
+    given = Source("program", {"base_url": "http://127.0.0.1:3/v1"})
+    assert resolve([given]).settings.base_url == "http://127.0.0.1:3/v1"
+    write_user_file('base_url = "http://127.0.0.1:1/v1"\n')
+    assert resolve([]).settings.base_url == "http://127.0.0.1:1/v1"
+
+
 # What changes one source of an agent's settings while it lives, after which its turns differ.
 CHANGES: dict[str, Callable[[Agent], object]] = {
     "environment": lambda agent: os.environ.update(OPENAI_BASE_URL="http://127.0.0.1:2/v1"),
