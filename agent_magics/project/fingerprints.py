@@ -61,11 +61,15 @@ class Fingerprints:
         return _short(f"{type(value).__name__} {schema_digest(value)}".encode())
 
     def of_file(self, path: Path) -> str | None:
-        """Return the fingerprint of a regular file's content; "" where there is none."""
+        """Return the fingerprint of a regular file's content; "" where there is none, None where
+        that cannot be looked at.
+        """
         try:
             descriptor = open_file(real_path(path))
-        except (OSError, ValueError):
+        except (FileNotFoundError, NotADirectoryError):
             return GONE
+        except (OSError, ValueError):
+            return None
         try:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):

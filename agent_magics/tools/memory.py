@@ -11,7 +11,7 @@ from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.results.output_guard import require
 from agent_magics.dispatch.tool import tool
 from agent_magics.files.paths import literal_path, resolve_path
-from agent_magics.project.fingerprints import GONE, Anchor, Fingerprints
+from agent_magics.project.fingerprints import Anchor, Fingerprints
 from agent_magics.project.memory import (
     MOST_ABOUT,
     Note,
@@ -132,7 +132,7 @@ def _anchor(name: str, scope: Scope, digests: Fingerprints, ctx: ToolContext | N
     if reason := judge(str(path)) or judge.denied(literal_path(name, workspace)):
         raise RespondToModel(f"about: {name[:200]!r} may not be read: {reason}.")
     digest = digests.of_file(path)
-    if not digest or digest == GONE or "`" in str(path) or not str(path).isprintable():
+    if not digest or "`" in str(path) or not str(path).isprintable():
         raise RespondToModel(
             f"about: {name[:200]!r} is neither a file nor a variable of the notebook."
         )

@@ -28,6 +28,7 @@ from agent_magics.project.memory import (
     with_changes,
 )
 from agent_magics.protocol.errors import RespondToModel
+from tests.support.users import call_as_user
 
 
 @pytest.fixture
@@ -273,6 +274,24 @@ def test_a_note_is_stale_when_its_file_or_its_frame_changes(workspace: Path) -> 
     assert moved(note, workspace, namespace) == ("`a.csv`",)
     table.mkdir()
     assert moved(note, workspace, namespace) == ("`a.csv`",)
+
+
+def _of_closed_folder(top: str) -> list[tuple[str, ...]]:
+    workspace, folder = Path(top), Path(top, "data")
+    folder.mkdir()
+    (folder / "a.csv").write_text("a\n", encoding="utf-8")
+    found = []
+    note = Note("t", "user", "T.", (Anchor("file", "data/a.csv", "0" * 16),))
+    for closed, mode in ((folder / "a.csv", 0o000), (folder, 0o000), (folder, 0o444)):
+        before = closed.stat().st_mode
+        closed.chmod(mode)
+        found.append(moved(note, workspace, {}))
+        closed.chmod(before)
+    return found
+
+
+def test_of_a_file_that_cannot_be_looked_at_nothing_is_known() -> None:
+    assert call_as_user(_of_closed_folder) == [()] * 3
 
 
 def test_files_beyond_the_limit_are_not_judged(workspace: Path) -> None:
