@@ -1,6 +1,7 @@
 """Skills, prompts and the project in a real kernel: lists, texts as written, trust, completion."""
 
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,6 +53,25 @@ def test_skills_are_listed_shown_and_trusted(kernel: Kernel, place: Path) -> Non
     assert "| yes |" in shown(kernel, "%agent skills")
     assert kernel.run("%agent skills dance").error == "UsageError"
     assert kernel.run("%agent skills show nothing").error == "UsageError"
+
+
+def test_all_of_one_name_are_shown(kernel: Kernel, place: Path) -> None:
+    own = kernel.value("str(__import__('platformdirs').user_config_path('agent-magics'))")
+    folders = (place / ".agent_magics", Path(own))
+    for folder in folders:
+        write_skill(folder / "skills", "twice", f"Of {folder.name}.")
+        (folder / "prompts").mkdir()
+        (folder / "prompts/twice.md").write_text(f"Of {folder.name}.", encoding="utf-8")
+    for word in ("skills", "prompts"):
+        said = shown(kernel, f"%agent {word} show twice")
+        found = re.findall(rf"/([.\w-]+)/{word}/twice|(Of [.\w-]+)\.\n", said)
+        assert ["".join(each) for each in found] == [
+            *(".agent_magics", "Of .agent_magics"),
+            *("agent-magics", "Of agent-magics"),
+        ]
+    for folder in folders:
+        shutil.rmtree(folder / "skills/twice")
+        shutil.rmtree(folder / "prompts")
 
 
 def notebook_of(*cells: tuple[str, str]) -> str:

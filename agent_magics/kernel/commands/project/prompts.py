@@ -47,15 +47,17 @@ def _state(prompt: PromptFile, is_used: bool) -> str:
 
 
 def _shown(notebook: NotebookAgents, name: str) -> str:
-    """Show a prompt as it is written."""
+    """Show the prompts of a name as they are written."""
     prompts = find_prompts(notebook.workspace)
-    prompt = next((each for each in prompts if each.name == name), None)
-    if prompt is None:
+    named = [_as_written(each) for each in prompts if each.name == name]
+    if not named:
         raise FatalError(f"There is no prompt {name!r}; {meant(name, (p.name for p in prompts))}")
-    return describe_problem(prompt) if prompt.problem else _as_written(prompt)
+    return "\n\n".join(named)
 
 
 def _as_written(prompt: PromptFile) -> str:
+    if prompt.problem:
+        return describe_problem(prompt)
     return f"{code_span(str(prompt.place))}\n\n{fenced(show_invisible(prompt.text))}"
 
 

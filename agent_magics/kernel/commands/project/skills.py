@@ -52,17 +52,22 @@ def _state(skill: Skill, used: Sequence[Skill]) -> str:
 
 
 def _shown(notebook: NotebookAgents, name: str) -> str:
-    """Show a skill as the model reads it."""
+    """Show the skills of a name as the model reads them, the first that counts first."""
     skills = find_skills(notebook.workspace)
-    skill = next((each for each in skills if each.name == name), None)
-    if skill is None:
+    named = [_as_read(each) for each in skills if each.name == name]
+    if not named:
         raise FatalError(f"There is no skill {name!r}; {meant(name, (s.name for s in skills))}")
+    return "\n\n".join(named)
+
+
+def _as_read(skill: Skill) -> str:
     if skill.problem:
         return describe_problem(skill)
     files = ", ".join(map(code_span, skill.files)) or "none"
-    content = code_span(skill.digest[:SHOWN_DIGEST])
+    place, content = code_span(str(skill.place)), code_span(skill.digest[:SHOWN_DIGEST])
     # As it is written: what a model reads must not be drawn as something else.
-    return f"Content {content}; other files: {files}.\n\n{fenced(show_invisible(skill.text))}"
+    text = fenced(show_invisible(skill.text))
+    return f"{place}, content {content}; other files: {files}.\n\n{text}"
 
 
 def _test(notebook: NotebookAgents, name: str) -> str:
