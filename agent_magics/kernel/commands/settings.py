@@ -6,12 +6,13 @@ from agent_magics.config_files.trust import SHOWN_DIGEST
 from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.models.error_redaction import keys_in_address, without_keys
+from agent_magics.protocol.config import Where
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span
 from agent_magics.render.tables import table
 from agent_magics.settings.files import ProjectSettings
 from agent_magics.settings.sources import Resolved
-from agent_magics.settings.table import SETTINGS
+from agent_magics.settings.table import SETTINGS, settings_in
 from agent_magics.text.brief import brief
 
 
@@ -49,14 +50,19 @@ def _listing(notebook: NotebookAgents) -> str:
 def _trust(notebook: NotebookAgents, digest: str = "") -> str:
     """Show the settings that a project's files name, or trust those of a digest."""
     project = ProjectSettings(notebook.agent_named().settings_now().settings.cwd)
-    found = project.read()
+    found, settable = project.read(), settings_in(Where.PROJECT)
     if not found:
         raise FatalError(
             f"There is nothing to trust: no settings stand in [tool.agent-magics] of "
             f"{project.folder / 'pyproject.toml'}, nor in .agent_magics/config.toml beside it."
         )
+    # What no project sets may hold a key.
     rows = [
-        (code_span(name), code_span(str(value)), code_span(each.place(name)))
+        (
+            code_span(name),
+            code_span(brief(str(value), 120)) if name in settable else "no project sets it",
+            code_span(each.place(name)),
+        )
         for each in found
         for name, value in each.values.items()
     ]

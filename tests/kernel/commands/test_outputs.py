@@ -50,6 +50,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # As JSON, since a TOML text may hold no control characters.
     (place / "pyproject.toml").write_text(
         f"[tool.agent-magics]\n{json.dumps(NAME)} = {json.dumps(KEY)}\n"
+        "api_key = 'a key of the project, 4711'\nbase_url = 'http://me:key-4711@host/v1'\n"
     )
     (place / "conf.py").write_text(f"KEY = '{KEY}'\n")
     return place
