@@ -41,7 +41,7 @@ class Rollout:
     Args:
         path: the record; created with the first line that is written.
         begun: returns its first line; called once, for a new record.
-        on_open: called before it is created or opened for writing.
+        on_open: called when it was opened for writing.
     """
 
     def __init__(
@@ -148,11 +148,11 @@ class Rollout:
 
     def _opened(self) -> int:
         if self._fd is None:
-            self._on_open()
             self._fd = self._open()
             # The file of an agent that is dropped without `close` is closed, too.
             self._closing = weakref.finalize(self, release, self._fd)
             self._closing.atexit = False  # the last events may not be written yet
+            self._on_open()  # now that it is locked, so that it is not deleted itself
         return self._fd
 
     def _open(self) -> int:

@@ -24,7 +24,7 @@ class Archive:
         agent: its name.
         folder: where they are recorded; None records none.
         describe: returns the first line of the record of a conversation, by its id.
-        make_room: deletes old records; called before one is written.
+        make_room: deletes old records; called when one was opened for writing.
     """
 
     def __init__(

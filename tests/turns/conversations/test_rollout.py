@@ -25,7 +25,7 @@ from agent_magics.protocol.events import (
     Warned,
 )
 from agent_magics.protocol.ops import StartTurn, new_turn_id
-from agent_magics.protocol.records import RecordBegun
+from agent_magics.protocol.records import ConversationNamed, RecordBegun
 from agent_magics.protocol.tools import ToolOutput
 from agent_magics.records.retention import remove_old
 from tests.support.descriptors import opened
@@ -331,3 +331,15 @@ def test_a_closed_rollout_is_free_also_while_a_child_is_being_started(tmp_path):
         first.close()
         second.begin()
     second.close()
+
+
+def test_a_record_that_is_opened_is_not_among_those_that_make_room(tmp_path):
+    path = tmp_path / "2025/01/01/0123.jsonl"
+    begun = RecordBegun(conversation="0123", agent="a")
+    Rollout(path, lambda: begun).write([ConversationNamed(name="old")])
+    before = path.read_bytes()
+    gc.collect()  # the first one is closed
+    again = Rollout(path, lambda: begun, lambda: remove_old(tmp_path, most=0))
+    again.begin()
+    again.close()
+    assert path.read_bytes() == before
