@@ -17,7 +17,8 @@ HEAD = """\
 The engine reports what happens as **events**, and takes requests as **ops**. Both are frozen
 dataclasses that convert to JSON and back. `result.events` holds a run's events in order,
 `on_event` hooks get them as they happen, and the record of a session has one event per line,
-among the entries of `agent_magics.protocol.records`.
+among the entries of `agent_magics.protocol.records`; pieces of texts, of which it has the whole,
+are not in it.
 """
 
 

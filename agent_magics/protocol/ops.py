@@ -150,7 +150,7 @@ class Configure(Op):
     nothing.
 
     Attributes:
-        settings: values by the names of `RunConfig`, except `cwd` and `instructions`.
+        settings: values by name, as `Agent.configure` takes them.
     """
 
     settings: Mapping[str, Json] = field(default_factory=dict)
