@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from agent_magics.files.beneath import open_file, real_path
+from agent_magics.files.beneath import closing_descriptor, open_file, real_path
 
 _MOST_COLUMNS = 1_000
 _LENGTH = 16  # hexadecimal digits
 _BLOCK = 1 << 20
-GONE = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +64,14 @@ class Fingerprints:
         that cannot be looked at.
         """
         try:
-            descriptor = open_file(real_path(path))
+            with closing_descriptor(open_file(real_path(path))) as descriptor:
+                status = os.fstat(descriptor)
+                is_file = stat.S_ISREG(status.st_mode)
+                return self._digest_of(descriptor, status.st_size) if is_file else ""
         except (FileNotFoundError, NotADirectoryError):
-            return GONE
+            return ""
         except (OSError, ValueError):
             return None
-        try:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                return GONE
-            return self._digest_of(descriptor, status.st_size)
-        finally:
-            os.close(descriptor)
 
     def _digest_of(self, descriptor: int, size: int) -> str | None:
         if self._left is not None:

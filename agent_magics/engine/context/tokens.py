@@ -3,7 +3,7 @@
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -12,7 +12,6 @@ from typing import TypeAlias
 from agent_magics.files.plain_files import read_plain
 from agent_magics.protocol.items import (
     AssistantMessage,
-    Content,
     CustomToolCall,
     FunctionCall,
     InputImage,
@@ -22,6 +21,7 @@ from agent_magics.protocol.items import (
     Reasoning,
     ToolCallOutput,
     UserMessage,
+    parts_of,
 )
 
 TextCounter: TypeAlias = Callable[[str], int]
@@ -62,7 +62,10 @@ def guess_text(text: str) -> int:
 
 def count_item(item: Item, count: TextCounter = guess_text) -> int:
     """Estimate the tokens that `item` adds to a request."""
-    return ITEM_TOKENS + sum(map(count, _texts_of(item))) + _images_of(item)
+    parts = _parts_of(item)
+    return ITEM_TOKENS + sum(
+        count(part) if isinstance(part, str) else IMAGE_TOKENS[part.detail] for part in parts
+    )
 
 
 def count_items(items: Iterable[Item]) -> int:
@@ -70,10 +73,11 @@ def count_items(items: Iterable[Item]) -> int:
     return sum(map(count_item, items))
 
 
-def _texts_of(item: Item) -> tuple[str, ...]:
+def _parts_of(item: Item) -> Sequence[str | InputImage]:
     match item:
         case UserMessage(content=content) | ToolCallOutput(output=content):
-            return _texts_in(content)
+            parts = parts_of(content)
+            return [part.text if isinstance(part, InputText) else part for part in parts]
         case AssistantMessage(text=text):
             return (text,)
         case Reasoning(summary=summary, encrypted=encrypted):
@@ -83,23 +87,6 @@ def _texts_of(item: Item) -> tuple[str, ...]:
         case LocalShellCall(command=command):
             return command
     return ()
-
-
-def _texts_in(content: Content) -> tuple[str, ...]:
-    if isinstance(content, str):
-        return (content,)
-    return tuple(part.text for part in content if isinstance(part, InputText))
-
-
-def _images_of(item: Item) -> int:
-    content: Content = ""
-    if isinstance(item, UserMessage):
-        content = item.content
-    elif isinstance(item, ToolCallOutput):
-        content = item.output
-    if isinstance(content, str):
-        return 0
-    return sum(IMAGE_TOKENS[part.detail] for part in content if isinstance(part, InputImage))
 
 
 @cache
