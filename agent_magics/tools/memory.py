@@ -1,6 +1,6 @@
 """``get_memory``, ``remember``, ``forget``: notes by topic that outlive the conversation."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -66,17 +66,20 @@ def _read(note: Note) -> str:
 
 def _assess_remember(arguments: Mapping[str, Any], ctx: ToolContext) -> list[Action]:
     folder = note_folders(ctx.cwd)[arguments.get("scope", "user")]
-    topic = checked_topic(arguments["topic"])
-    content = note_content(
-        arguments["text"], _anchors(arguments.get("about") or (), folder.scope, ctx)
-    )
-    return [_action(folder, topic, content, arguments, ctx)]
+    topic, text = checked_topic(arguments["topic"]), arguments["text"]
+    note_content(text)
+
+    def show() -> str:  # on a thread: what it is about may be large
+        about = _anchors(arguments.get("about") or (), folder.scope, ctx)
+        return folder.diff(topic, note_content(text, about))
+
+    return [_action(folder, topic, show, arguments, ctx)]
 
 
 def _action(
     folder: NoteFolder,
     topic: str,
-    content: str | None,
+    show: Callable[[], str],
     arguments: Mapping[str, Any],
     ctx: ToolContext,
 ) -> Action:
@@ -85,7 +88,7 @@ def _action(
         f"{folder.scope} memory: {topic}",
         fingerprint=fingerprint_of(ctx.name, dict(arguments)),
         family=ctx.name,
-        show=partial(folder.diff, topic, content),
+        show=show,
     )
 
 
@@ -146,7 +149,7 @@ def _anchor(name: str, scope: Scope, digests: Fingerprints, ctx: ToolContext | N
 def _assess_forget(arguments: Mapping[str, Any], ctx: ToolContext) -> list[Action]:
     topic = arguments["topic"]
     folder = _folder_with(topic, arguments.get("scope"), ctx)
-    return [_action(folder, topic, None, arguments, ctx)]
+    return [_action(folder, topic, partial(folder.diff, topic, None), arguments, ctx)]
 
 
 def _folder_with(topic: str, scope: Scope | None, ctx: ToolContext | None) -> NoteFolder:

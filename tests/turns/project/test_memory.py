@@ -3,6 +3,7 @@
 import os
 import stat
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +11,9 @@ import pytest
 from agent_magics import Agent, Call, ScriptedModel
 from agent_magics.config_files.places import config_folder
 from agent_magics.config_files.trust import SHOWN_DIGEST
+from agent_magics.engine.front_end import FRONT_ENDS, FrontEnd
 from agent_magics.engine.results.run import RunResult
+from agent_magics.engine.thread import shared_engine
 from agent_magics.project.memory import note_folders
 from agent_magics.protocol.events import ApprovalRequested, PatchApplyEnd, Warned
 from agent_magics.tools import get_memory
@@ -299,15 +302,46 @@ def test_a_hostile_note_changes_no_right(text: str, scope: str) -> None:
         ([f"f{n}" for n in range(21)], "expected at most 20 names, got 21"),
     ],
 )
+@pytest.mark.parametrize("approval", ["never", "untrusted"])
 def test_what_a_note_is_about_is_a_file_or_a_variable_that_may_be_read(
-    about: list[str], why: str, home: Path
+    about: list[str], why: str, approval: str, home: Path
 ) -> None:
     Path(".env").write_text("KEY=1", encoding="utf-8")
     (home / ".ssh").mkdir()
     (home / ".ssh" / "id_rsa").write_text("key", encoding="utf-8")
-    _, (told,) = played(kept(about=about))
-    assert why in told
+    asked: list[ApprovalRequested] = []
+    _, (told,) = played(kept(about=about), approval=approval, on_question=asked.append)
+    assert why in told and not asked
     assert not config_folder().joinpath("memory", "sales.md").exists()
+
+
+class Table:
+    """A table that is slow to say what it is; it notes whether the engine waits for that."""
+
+    columns = ("euros",)
+
+    def __init__(self) -> None:
+        self.on_engine: list[bool] = []
+
+    @property
+    def dtypes(self) -> list[str]:
+        self.on_engine.append(shared_engine().is_current())
+        return ["float"]
+
+
+@pytest.mark.parametrize("approval", ["never", "untrusted"])
+def test_what_a_note_is_about_is_looked_at_off_the_engines_thread(approval: str) -> None:
+    df = Table()
+    kernel = SimpleNamespace(namespace={"df": df})
+    FRONT_ENDS.register(lambda: FrontEnd(live_kernel=kernel))
+    try:
+        for text in ("Euros.", "# Euros"):
+            call = kept(text=text, about=["df"])
+            _, (told,) = played(call, approval=approval, on_question=lambda _: "approve")
+            assert told.startswith("Kept under")
+    finally:
+        FRONT_ENDS.register(None)
+    assert df.on_engine and not any(df.on_engine)
 
 
 def test_an_undo_takes_a_note_back() -> None:
