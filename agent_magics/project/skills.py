@@ -6,7 +6,6 @@ tools, which run in the kernel, need that wherever the skill stands. The format 
 https://agentskills.io.
 """
 
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from typing import Any
 
 from agent_magics.config_files.places import FOLDER, config_folder
 from agent_magics.config_files.trust import digest_of
+from agent_magics.files.beneath import closing_descriptor
 from agent_magics.files.paths import printable
 from agent_magics.files.plain_files import stamp_of
 from agent_magics.project.digests import ProjectText, describe_problem, is_trusted, untrusted
@@ -160,23 +160,18 @@ def _skills_in(folder: Path, place: str, *, links: bool = False) -> list[Skill]:
 def _read_skill(path: Path, parent: int, links: bool) -> Skill | None:
     """Read the skill in one folder; None where there is no ``SKILL.md``."""
     try:
-        folder = open_listed(path.name, parent, links=links)
+        with closing_descriptor(open_listed(path.name, parent, links=links)) as folder:
+            if FILE not in names_in(folder):
+                return None
+            identity = tuple((each.path, stamp_of(each.status)) for each in entries_below(folder))
+            known = _READ.get(path)
+            if known is None or known[0] != identity:
+                contents = {each.path: each.read() for each in entries_below(folder)}
+                known = _READ[path] = identity, _parse(path, contents)
     except NotADirectoryError:
         return None
     except OSError as error:
         return Skill(printable(path.name), path, problem=reason_of(error))
-    try:
-        if FILE not in names_in(folder):
-            return None
-        identity = tuple((each.path, stamp_of(each.status)) for each in entries_below(folder))
-        known = _READ.get(path)
-        if known is None or known[0] != identity:
-            contents = {each.path: each.read() for each in entries_below(folder)}
-            known = _READ[path] = identity, _parse(path, contents)
-    except OSError as error:
-        return Skill(printable(path.name), path, problem=reason_of(error))
-    finally:
-        os.close(folder)
     skill = known[1]
     return replace(skill, is_trusted=is_trusted("skills", path, skill.digest))
 

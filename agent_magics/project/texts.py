@@ -8,7 +8,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -92,11 +92,10 @@ def open_listed(name: str, folder: int | None = None, *, links: bool = False) ->
         raise
 
 
-@contextmanager
 def opened(
     path: Path, *, links: bool = False, on_missing: Callable[[str, int], None] | None = None
-) -> Iterator[int]:
-    """Open a folder whose entries are to be listed.
+) -> AbstractContextManager[int]:
+    """Open a folder whose entries are to be listed, until the end of the block.
 
     Args:
         path: its absolute path.
@@ -111,10 +110,7 @@ def opened(
     else:
         with closing_descriptor(open_folder(os.fspath(path), on_missing=on_missing)) as parent:
             descriptor = open_listed(".", parent)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+    return closing_descriptor(descriptor)
 
 
 def reason_of(error: OSError) -> str:
