@@ -141,8 +141,8 @@ def _values_of(sources: Sequence[Source]) -> dict[str, Any]:
 
 def _from_environment(without: Set[str]) -> dict[str, Any]:
     """Return what the environment sets, but what another source does: that need not fit."""
-    pairs = ((n, os.environ.get(variable)) for n, variable in _VARIABLES.items() if n not in without)
-    found = {name: value for name, value in pairs if value}
+    given = {n: os.environ.get(each) for n, each in _VARIABLES.items() if n not in without}
+    found = {name: value for name, value in given.items() if value}
     return validated_in(found, lambda name: f"The variable {_VARIABLES[name]}")
 
 

@@ -375,10 +375,12 @@ def test_who_wins(monkeypatch):
     assert resolve([]).origins["base_url"] == "environment"
 
 
-@pytest.mark.parametrize("address", ["localhost:11434/v1", "a word", "http://", "http://h:99999/v1"])
+@pytest.mark.parametrize(
+    "address", ["localhost:11434/v1", "a word", "http://", "http://h:99999/v1"]
+)
 def test_a_variable_that_does_not_fit_is_told_by_its_name_where_it_counts(address, monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", address)
-    with pytest.raises(FatalError, match="^The variable OPENAI_BASE_URL: base_url=.* is no address"):
+    with pytest.raises(FatalError, match=r"^The variable OPENAI_BASE_URL: .* is no address"):
         Agent()
     given = Source("program", {"base_url": "http://127.0.0.1:3/v1"})
     assert resolve([given]).settings.base_url == "http://127.0.0.1:3/v1"
