@@ -8,7 +8,7 @@ from typing import Any
 from agent_magics.models.error_redaction import keys_in_address
 
 # Keys, and what may hold them; functions and objects of the program are seen by their type.
-_NEVER = ("api_key", "mcp_servers", "on_question", "hooks")
+_NEVER = ("api_key", "mcp_servers", "language_servers", "on_question", "hooks")
 _PLAIN = (str, int, float, bool, type(None))
 
 

@@ -362,6 +362,23 @@ def test_a_record_of_a_newer_version_is_one_sentence():
 TYPED, GIVEN = "sk-typed-0123456789abcdefgh", "sk-given-0123456789abcdefgh"
 
 
+# Servers whose programs may be given a key.
+SERVERS = {
+    "mcp_servers": {"one": {"command": "true", "env": {"TOKEN": "of-a-server"}, "enabled": False}},
+    "language_servers": {"python": {"command": "true", "env": {"TOKEN": "of-a-server"}}},
+}
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_what_servers_are_given_is_not_recorded_and_that_is_said(name):
+    with scripted("Ok.", **{name: SERVERS[name]}) as agent:
+        path = record_of(agent)
+    assert "of-a-server" not in path.read_text()
+    with Agent.resume(path.stem, ScriptedModel(["Ok."])) as resumed:
+        [warned] = of_kind(resumed.run_sync("Go."), Warned)
+        assert warned.message.endswith(f"give them again: {name}.")
+
+
 def test_keys_are_not_recorded_and_the_model_is_sent_the_words_without_them():
     model = ScriptedModel([Call("look", {"what": TYPED}), f"{TYPED} {GIVEN}"])
     with Agent(
