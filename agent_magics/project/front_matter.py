@@ -21,7 +21,7 @@ _COMMENT = re.compile(r"(?:^|(?<=[ \t]))#.*")
 # An entry of a list and the comma behind it; in quotes it may have commas of its own.
 _ENTRY = re.compile(r"""([ \t]*(?:"(?:[^"\\]|\\.)*"|'(?:[^']|'')*')?[^,]*),""")
 _RESERVED = tuple("'\"[]&*!%@`")
-_MOST_LINES = 200
+_MOST_LINES, _MOST_CHARACTERS = 200, 1 << 16
 
 
 class NotFrontMatter(ValueError):
@@ -47,6 +47,8 @@ def split_front_matter(text: str) -> tuple[dict[str, Value], str]:
     end = next(ends, None)
     if end is None:
         raise NotFrontMatter(f"no line --- ends the front matter within {_MOST_LINES} lines")
+    if sum(map(len, lines[:end])) > _MOST_CHARACTERS:
+        raise NotFrontMatter(f"its front matter has more than {_MOST_CHARACTERS:,} characters")
     return _FrontMatterReader(lines[1:end]).read(), "\n".join(lines[end + 1 :])
 
 

@@ -44,6 +44,8 @@ READ = {
 WRONG = {
     "not closed": ("---\na: b\n", "no line --- ends"),
     "closed too late": ("---\n" + "# \n" * 300 + "---\n", "within 200 lines"),
+    # Which takes seconds a megabyte, before anybody has trusted it.
+    "a long line": (f"---\na: [{',' * 70_000}]\n---\n", "more than 65,536 characters"),
     "no pair": ("---\na: b\nhello\n---\n", "line 3: expected `key: value`"),
     "an indented pair": ("---\n a: b\n---\n", "line 2: expected `key: value`"),
     "a key twice": ("---\na: b\na: c\n---\n", "line 3: the key 'a' stands twice"),
