@@ -229,14 +229,13 @@ class SubAgent:
             self._timer = loop.call_later(wait, self.tell)
 
     def tell(self) -> None:
-        """Report the sub-agent's state to the turn that began the work."""
+        """Report the sub-agent's state to the turn that began the work, or to the record alone."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         self._told_at = time.monotonic()
         steps, self._steps = tuple(self._steps), []
-        if self.link.turn is not None:
-            self.link.turn.context.emit(SubAgentChanged, steps=steps, **self._fields())
+        self.link.emit(SubAgentChanged, steps=steps, **self._fields())
 
     @property
     def state(self) -> SubAgentChanged:

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_magics.dispatch.context import TurnContext
+from agent_magics.dispatch.context import Emit, TurnContext
 from agent_magics.dispatch.pool import POOL
 from agent_magics.engine.budget import Budget
 from agent_magics.engine.conversation import Conversation
@@ -85,6 +85,7 @@ class ParentLink:
         conversation: the parent's conversation.
         clock: the same.
         turn: the turn whose budget counts the requests; None where a program began the work.
+        emit: shows and records the sub-agent's state, where its work has begun.
         on_overspent: called with the budget of `turn` when it is used up.
     """
 
@@ -102,6 +103,7 @@ class ParentLink:
         self.clock = clock
         self._answer = answer
         self.turn: ParentTurn | None = None
+        self.emit: Emit = _show_nothing
         self._tracker: DiffTracker | None = None
         self.on_overspent: Callable[[str], None] = lambda budget: None
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ from agent_magics.engine.results.structured import OutputType
 from agent_magics.engine.session import Session
 from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.protocol.errors import AgentMagicsError, FatalError, RespondToModel, short_message
-from agent_magics.protocol.events import SubAgentChanged
+from agent_magics.protocol.events import Event, SubAgentChanged
 from agent_magics.protocol.items import Usage
 from agent_magics.protocol.records import RecordBegun
 from agent_magics.time_limit import TimeLimit
@@ -188,12 +189,20 @@ class AgentPool:
         agent.status, agent.problem = "queued", ""
         if agent.ended.done():
             agent.ended = asyncio.get_running_loop().create_future()
-        if turn is not None:
+        if turn is None:
+            agent.link.emit = partial(self._record, agent.link.conversation)
+        else:
+            agent.link.emit = turn.context.emit
             agent.link.on_overspent = lambda budget: self._stop_turn(turn, budget)
         agent.tell()
         task = asyncio.create_task(work, name=f"sub-agent {agent.name}")
         self._work[agent] = task
         task.add_done_callback(lambda _: self._finish(agent))
+
+    def _record(self, parent: Conversation, kind: type[Event], /, **state: Any) -> None:
+        """Record the state of a sub-agent that a program began, while its conversation goes on."""
+        if parent is self._session.conversation:
+            self._session.outbox.emit("", kind, **state)
 
     def _finish(self, agent: SubAgent) -> None:
         """Release what a sub-agent held, and report its end if nothing follows."""

@@ -68,6 +68,7 @@ class Outbox:
         self._is_recorded = True
         self._problem: Exception | None = None  # why recording failed, until it is reported
         self._turns: dict[str, _TurnListeners] = {}
+        self._earlier = set[str]()  # those of earlier conversations, whose events are only shown
         self.secrets = Secrets()
         self._pending: list[Event | Entry] = []
         self._unshown = deque[Event]()  # recorded, and not shown yet
@@ -81,6 +82,7 @@ class Outbox:
             self.record()
             before, self._rollout = self._rollout, rollout
             self._is_recorded = True
+            self._earlier.update(self._turns)
             self._numbers = itertools.count(last + 1)
         if before is not None:
             before.close()
@@ -221,7 +223,7 @@ class Outbox:
         with self._recording:
             with self._lock:
                 happened, self._pending = self._pending, []
-            self._write(happened)
+            self._write([e for e in happened if getattr(e, "turn_id", "") not in self._earlier])
             self._unshown.extend(each for each in happened if isinstance(each, Event))
 
     def _write(self, happened: Sequence[Event | Entry]) -> None:

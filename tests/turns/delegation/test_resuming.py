@@ -2,6 +2,8 @@
 
 import shutil
 
+import pytest
+
 from agent_magics import Agent, Call, conversations, tool
 from agent_magics.kernel.commands.conversations.sub_agents import SUB_AGENTS
 from agent_magics.kernel.overview import _helpers
@@ -10,7 +12,7 @@ from agent_magics.records.places import rollout_folder
 from tests.support.models.tree import TreeModel
 from tests.support.turns import PATIENCE, outputs, sticking
 from tests.turns.delegation.test_messages import notebook_of
-from tests.turns.delegation.test_spawning import agent_with, reports, spawn, wait
+from tests.turns.delegation.test_spawning import _done, agent_with, reports, spawn, wait
 
 
 def test_a_stopped_one_goes_on_after_a_restart():
@@ -152,3 +154,47 @@ def test_the_person_sees_those_of_an_earlier_kernel(tmp_path, monkeypatch):
     assert "explore-1" in text and "stopped (its kernel has ended)" in text
     assert "0 at work, 4 at a time; 1 started of" in text
     assert [each["name"] for each in helpers] == ["explore-1"]
+
+
+@pytest.mark.parametrize("at", ["work", "the end"])
+def test_those_that_a_program_began_are_known_and_their_names_taken(at, tmp_path):
+    begun, stick = sticking()
+    ends = [Call("stick")] if at == "work" else []
+    write = [Call("write_file", {"path": name, "content": name}) for name in ("a", "b")]
+    tools = ["coding", "write_file", stick]
+    model = TreeModel(worker_1=[write[0], *ends, "Written."])
+    with Agent(model, tools, approval="never", cwd=tmp_path) as agent:
+        handle = agent.spawn("Write a.", "worker")
+        if at == "work":
+            assert begun.wait(PATIENCE)
+        else:
+            assert handle.result(PATIENCE).text == "Written."
+        conversation = agent.conversation_id
+    again = TreeModel(worker_2=[write[1], "Written."])
+    with Agent.resume(conversation, again, tools, approval="never", cwd=tmp_path) as agent:
+        [state] = agent.sub_agents.states
+        assert (state.sub_agent, state.status) == (
+            "worker-1",
+            "stopped" if at == "work" else "completed",
+        )
+        assert agent.spawn("Write b.", "worker").result(PATIENCE).text == "Written."
+        agent.undo(sub_agent="worker-2")
+    assert {each.name for each in tmp_path.iterdir()} == {"a"}
+
+
+@pytest.mark.parametrize("is_of_program", [True, False], ids=["a program's", "a turn's"])
+def test_one_at_work_when_its_conversation_ends_belongs_to_no_other(is_of_program):
+    begun, stick = sticking()
+    model = TreeModel(main=[spawn("Stick."), "On its way."], explore_1=[Call("stick")])
+    others = {each.id for each in conversations()}
+    with agent_with(model, stick) as agent:
+        if is_of_program:
+            agent.spawn("Stick.")
+        else:
+            agent.run_sync("Go.")
+        assert begun.wait(PATIENCE)
+        child, before = agent.sub_agents.agents["explore-1"], agent.conversation_id
+        agent.reset()
+        agent.session.engine.spawn(_done(child.ended)).result(PATIENCE)
+        assert child.status == "stopped"
+    assert {each.id for each in conversations()} - others == {before}
