@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from agent_magics.files.paths import typed_path
+from agent_magics.models.access import ServerAccess
 from agent_magics.models.base import Model
 from agent_magics.models.provider import open_model
-from agent_magics.models.providers.credentials import held_keys, stored_key
-from agent_magics.models.providers.endpoints import server_address
+from agent_magics.models.providers.credentials import stored_key
 from agent_magics.models.providers.keys import environment_keys, key_of
 from agent_magics.protocol.config import Settings
 from agent_magics.protocol.errors import FatalError
@@ -73,12 +73,12 @@ class ModelClients:
         Raises:
             FatalError: the key for the server is stored where it cannot be read.
         """
-        address = server_address(settings.base_url)
+        access = ServerAccess(settings.api_key, settings.base_url)
         is_live = self.given is None and not settings.replay
-        if is_live and not (settings.api_key or key_of(address)):
-            stored_key(address)  # is among the held ones from now on
+        if is_live and not (settings.api_key or key_of(access.address)):
+            stored_key(access.address)  # is among the held ones from now on
         of_model: tuple[str, ...] = getattr(self.given, "secrets", tuple)()
-        return (settings.api_key or "", *environment_keys(environment), *held_keys(), *of_model)
+        return (*access.secrets(), *environment_keys(environment), *of_model)
 
     def close(self, spawn: Callable[[Coroutine[Any, Any, None]], object]) -> None:
         """Close the models' connections, on the loop that `spawn` reaches."""

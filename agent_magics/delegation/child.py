@@ -120,7 +120,7 @@ class SubAgent:
             budget,
             requests=None if budget.requests is None else budget.requests - spent.requests,
             tokens=None if budget.tokens is None else budget.tokens - self.tokens,
-            cost=None if budget.cost is None else budget.cost - (spent.cost or 0.0),
+            cost=None if budget.cost is None else budget.cost - spent.known_cost,
         )
 
     # -- its work ----------------------------------------------------------------------------------

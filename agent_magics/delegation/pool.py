@@ -340,10 +340,9 @@ class AgentPool:
     @property
     def waiting(self) -> str:
         """A sentence about the sub-agents that wait for a place; "" where none does."""
-        waiting = [agent.name for agent in self._present() if agent.status == "queued"]
         if len(self._present()) <= AT_A_TIME:
             return ""
-        names = ", ".join(waiting)
+        names = ", ".join(each.name for each in self._present() if each.status == "queued")
         return f" {AT_A_TIME} sub-agents work at a time, so these wait for a place: {names}."
 
     @property
@@ -426,5 +425,5 @@ def _spent(last: SubAgentChanged) -> Spending:
         requests=last.requests,
         usage=Usage(input_tokens=last.tokens),
         known_cost=last.cost or 0.0,
-        unpriced=() if last.cost is not None else ("",),
+        unpriced=("",) if last.requests and last.cost is None else (),
     )

@@ -101,10 +101,6 @@ class Elsewhere:
         description = describe(turn_config, request.tools, request.share)
         return SessionElsewhere(engine, folder, begin, self, description)
 
-    def engine(self, path: str) -> Engine:
-        """Return the engine that starts a sub-agent's task."""
-        return engine_of(self.given, f"agent.spawn {path}")
-
 
 class SessionElsewhere(Session):
     """The session of one sub-agent whose turn runs in a worker; used on the engine's loop.
@@ -141,7 +137,7 @@ class SessionElsewhere(Session):
     ) -> None:
         """Start the turn in a worker; see `Session.begin`."""
         self.outbox.listen(op.turn_id, listener, turn_config.secrets, after)
-        engine = self._place.engine(self.agent)
+        engine = engine_of(self._place.given, f"agent.spawn {self.agent}")
         # Only this is cancelled: the worker is released whatever happens.
         self._visiting = asyncio.create_task(self._visit(engine, op, turn_config))
         self._task = asyncio.create_task(self._work(engine, op), name=f"elsewhere {self.agent}")

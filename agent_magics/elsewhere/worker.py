@@ -29,6 +29,7 @@ from agent_magics.exec.environment import command_environment
 from agent_magics.file_history.writers import Writers
 from agent_magics.files.trusted_imports import distrust
 from agent_magics.models.base import Model
+from agent_magics.models.error_redaction import keys_in_address
 from agent_magics.models.provider import open_model
 from agent_magics.models.providers.keys import environment_keys
 from agent_magics.protocol.codec import from_json, to_json
@@ -127,7 +128,7 @@ def _turn_config(
         specs=specs,
         env=command_environment(os.environ),
         validate_path=PathJudge(config),
-        secrets=(source.key, *environment_keys(os.environ)),
+        secrets=(source.key, *keys_in_address(source.address), *environment_keys(os.environ)),
         output=output_of(description),
         asker=description.path,
         parent=parent,

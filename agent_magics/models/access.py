@@ -89,8 +89,7 @@ class ServerAccess:
         """Return the keys in use, which must not be written anywhere."""
         address = self.address
         key = self._api_key or key_of(address) or shared_key_of(address)
-        held = (*credentials.held_keys(), *keys_in_address(address))
-        return (key, *held) if key else held
+        return tuple(filter(None, (key, *credentials.held_keys(), *keys_in_address(address))))
 
     def without_key(self, fault: FaultT) -> FaultT:
         """Remove keys from an error's message; providers quote a wrong one."""

@@ -11,6 +11,12 @@ from agent_magics.protocol.errors import FatalError
 
 _ACCOUNT = {"OpenAI-Organization": "OPENAI_ORG_ID", "OpenAI-Project": "OPENAI_PROJECT_ID"}
 
+_READ = (
+    *(*_ACCOUNT.values(), "SSL_CERT_FILE", "SSL_CERT_DIR"),
+    *("http_proxy", "https_proxy", "all_proxy", "no_proxy"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
+)
+
 # Where distributions of Linux keep the certificates that they trust.
 _BUNDLES = (
     "/etc/ssl/certs/ca-certificates.crt",
@@ -24,6 +30,11 @@ OTHER_PROXY = (
     "name one by an address such as http://localhost:3128, or the server in NO_PROXY."
 )
 NO_VALUE = "{name} has a line break or a letter beyond ASCII within it, as no header can: mend it."
+
+
+def as_read() -> tuple[str | None, ...]:
+    """Return the values of all variables that are read here, to compare them with later ones."""
+    return tuple(map(os.environ.get, _READ))
 
 
 def proxy_to(address: str) -> str:

@@ -471,7 +471,7 @@ class McpServerChanged(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubAgentChanged(Event):
-    """A sub-agent started, went on, or ended; sent in the turn that began its work.
+    """A sub-agent started, went on, or ended; in the turn that began its work, if one did.
 
     Attributes:
         sub_agent: its name, unique in the conversation.

@@ -31,7 +31,7 @@ class ClientHost(ProgramHost):
             client cannot be asked.
     """
 
-    def __init__(self, put: Callable[[Question, "asyncio.Future[Any]"], None]) -> None:
+    def __init__(self, put: Callable[[ApprovalRequested, "asyncio.Future[Any]"], None]) -> None:
         super().__init__()
         self._put = put
 
@@ -47,14 +47,13 @@ class ClientHost(ProgramHost):
         return answer_of(question, await answered)
 
 
-def form_of(question: Question) -> ElicitRequestFormParams:
-    """Return an approval question as an elicitation form with one boolean field."""
-    tool, target = getattr(question, "tool", ""), getattr(question, "target", "")
-    arguments, reason = getattr(question, "arguments", ""), getattr(question, "reason", "")
+def form_of(question: ApprovalRequested) -> ElicitRequestFormParams:
+    """Return a question as an elicitation form with one boolean field."""
+    tool, target = question.tool, show_shortened(question.target, _LONGEST)
     message = (
-        f"May {show_shortened(tool, _LONGEST)} run? {show_shortened(target, _LONGEST)}\n"
-        f"Why you are asked: {show_shortened(reason, _LONGEST)}\n"
-        f"{pretty_shortened(arguments, _LONGEST)}"
+        f"May {show_shortened(tool, _LONGEST)} run? {target}\n"
+        f"Why you are asked: {show_shortened(question.reason, _LONGEST)}\n"
+        f"{pretty_shortened(question.arguments, _LONGEST)}"
     )
     field = {"type": "boolean", "title": "Let it run", "default": False}
     schema = {"type": "object", "properties": {"approve": field}, "required": ["approve"]}

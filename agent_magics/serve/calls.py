@@ -11,7 +11,7 @@ from mcp_types import ElicitResult
 
 from agent_magics.engine.foreground.host import Host
 from agent_magics.protocol.errors import FatalError, short_message
-from agent_magics.protocol.events import ApprovalRequested, Event, Question, ToolCallUpdated
+from agent_magics.protocol.events import ApprovalRequested, Event, ToolCallUpdated
 from agent_magics.protocol.tools import ToolOutput
 from agent_magics.serve.asking import ClientHost
 from agent_magics.serve.place import CallPlace
@@ -24,7 +24,7 @@ Progress = Callable[[float, str | None], Awaitable[None]]
 class OpenQuestion:
     """A question that waits for the client's answer; `answer` may be called from any thread."""
 
-    def __init__(self, question: Question, future: "asyncio.Future[Any]") -> None:
+    def __init__(self, question: ApprovalRequested, future: "asyncio.Future[Any]") -> None:
         self.question = question
         self._future = future
         self._loop = asyncio.get_running_loop()
@@ -77,7 +77,7 @@ class OutsideCall:
         elif isinstance(event, ApprovalRequested):
             self._put_update(ToolCallUpdated(call_id=event.call_id, name=event.tool, title=_WAITS))
 
-    def _ask(self, question: Question, future: "asyncio.Future[Any]") -> None:
+    def _ask(self, question: ApprovalRequested, future: "asyncio.Future[Any]") -> None:
         self._put_update(OpenQuestion(question, future))
 
     def _put_update(self, update: "ToolCallUpdated | OpenQuestion | None") -> None:

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.kernel.questions.ways import stdin_allowed
+from agent_magics.models.access import login_within
 from agent_magics.models.providers.credentials import drop_key, keep_key, kept_places, stored_key
 from agent_magics.models.providers.endpoints import LOOPBACK, PROVIDERS, server_address
 from agent_magics.models.providers.keys import (
@@ -73,6 +74,8 @@ def describe_key(settings: Settings) -> str:
     """Describe the source of the key for the agent's server, without the key itself."""
     address = server_address(settings.base_url)
     name, place = key_name_in_use(address), place_of(address)
+    if login_within(address):
+        return f"for {place}: the login within its address"
     if name:
         return f"for {place}: the variable {name} is set"
     try:

@@ -339,15 +339,16 @@ def wires_of(address: str) -> tuple[WireName, ...]:
     return ("responses", "chat") if first == "responses" else ("chat", "responses")
 
 
-def has_better_wire(wire: WireName, headers: Mapping[str, str]) -> bool:
-    """Tell whether a server, identified by its response headers, should be asked on another wire
-    API.
+def has_better_wire(wire: WireName, address: str, headers: Mapping[str, str]) -> bool:
+    """Tell whether a server that is asked for the first time should be asked on another wire API.
 
     Args:
         wire: the wire API of the request.
+        address: its address.
         headers: the headers of its answer, names in any case.
     """
-    return wire == "responses" and headers.get("server", "") in CHAT_IS_BETTER
+    is_tried = wire == "responses" and address not in _known_wires
+    return is_tried and headers.get("server", "") in CHAT_IS_BETTER
 
 
 def remember_wire(address: str, wire: WireName) -> None:

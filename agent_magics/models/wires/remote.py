@@ -13,7 +13,9 @@ from dataclasses import replace
 from typing import ClassVar, Protocol
 
 from agent_magics.models.access import ServerAccess
-from agent_magics.models.base import ModelEvent, ModelRequest
+from agent_magics.models.base import ModelEvent, ModelRequest, RetryWait
+from agent_magics.models.environment import as_read
+from agent_magics.models.error_redaction import keys_in_address, without_keys
 from agent_magics.models.faults import Fault, UnknownModel, UnsupportedWire, brief
 from agent_magics.models.providers import credentials
 from agent_magics.models.providers.endpoints import (
@@ -97,13 +99,14 @@ class RemoteModel:
         self._timeout = timeout
         self._retries = retries or RetryPolicy()
         self._without_schema: set[tuple[str, str]] = set()
-        self._transports: dict[asyncio.AbstractEventLoop, dict[tuple[str, str], Transport]] = {}
+        self._transports: dict[asyncio.AbstractEventLoop, dict[tuple[object, ...], Transport]] = {}
 
     @property
     def source(self) -> str:
         """Where the answers come from: "OpenAI" or the server's address."""
         address = self._access.address
-        return endpoint_of(address).name or split_query(address)[0]
+        bare = without_keys(split_query(address)[0], keys_in_address(address))
+        return endpoint_of(address).name or bare
 
     def secrets(self) -> tuple[str, ...]:
         """Return the keys in use, which must not be written anywhere."""
@@ -120,11 +123,15 @@ class RemoteModel:
         try:
             async with aclosing(events):
                 async for event in events:
-                    yield event
+                    yield self._shown(event) if isinstance(event, RetryWait) else event
         except UnknownModel as fault:
             raise self._access.without_key(await self._name_models(fault, request)) from None
         except FatalError as fault:
             raise self._access.without_key(fault) from None
+
+    def _shown(self, wait: RetryWait) -> RetryWait:
+        """Return a wait whose reason has no key."""
+        return replace(wait, reason=without_keys(wait.reason, self.secrets()))
 
     async def close(self) -> None:
         """Close this loop's connections; the next request opens new ones."""
@@ -157,7 +164,8 @@ class RemoteModel:
     async def _ask(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Make one request, on the first wire API that the server has."""
         address = self._access.address
-        names = [name for name in wires_of(address) if name in self._wires] or list(self._wires)
+        # All of them: where one has answered, there may be another server by now.
+        names = sorted(self._wires, key=lambda name: name != wires_of(address)[0])
         answered = False
         for name in names:
             wire = self._wires[name]
@@ -219,21 +227,23 @@ class RemoteModel:
         Raises:
             UnsupportedWire: it has.
         """
-        tried = len(self._wires) > 1 and len(wires_of(address)) > 1
-        if tried and has_better_wire(wire.name, headers):
+        if len(self._wires) > 1 and has_better_wire(wire.name, address, headers):
             raise UnsupportedWire(f"{address} is better asked on another wire than the {wire.api}.")
 
     # -- connections ------------------------------------------------------------------------------
 
     async def _transport(self) -> Transport:
-        """Return the connections of this event loop for the present key and address."""
+        """Return the connections of this event loop for the present key, address and environment,
+        which the person may have mended since an error said so.
+        """
         await await_aiohttp()
         key, loop = await self._access.key(), asyncio.get_running_loop()
         if loop not in self._transports:
             for each in [*self._transports]:
                 if each.is_closed():
                     self._transports.pop(each, None)
-        opened, place = self._transports.setdefault(loop, {}), (key, self._access.address)
+        opened = self._transports.setdefault(loop, {})
+        place = (key, self._access.address, *as_read())
         if place not in opened:
             opened[place] = open_transport(self._access, key, self._timeout)
         return opened[place]

@@ -188,11 +188,11 @@ class RowClient:
             transport.address, question.terms.model, transport.key, self._minute
         )
         known = wires_of(transport.address)
-        wires = [self._wires[name] for name in known if name in self._wires]
-        wires = wires or list(self._wires.values())
+        wires = sorted(self._wires.values(), key=lambda wire: wire.name != known[0])
         self._place = hash((transport.address, question.terms.model, transport.key))
         learned = _learned.get(self._place)
-        if learned and len(wires) == 1 and time.monotonic() - learned.at < KEPT:
+        is_known = len(known) == 1 or len(wires) == 1
+        if learned and is_known and time.monotonic() - learned.at < KEPT:
             gate = Gate(self._concurrency, limits, learned.width)
             self._server = OpenServer(transport, gate, wires[0], transport.url(wires[0].path))
             self._refuses_schema, self._is_begun = learned.refuses_schema, True
@@ -302,7 +302,8 @@ class RowClient:
         finally:
             del self._sent[task]
         server.report(reply)
-        if not self._is_begun and self._has_better_wire(reply):
+        several = not self._is_begun and len(self._wires) > 1
+        if several and has_better_wire(server.wire.name, server.address, reply.headers):
             raise UnsupportedWire(f"{server.address} is better asked on another wire.")
         if reply.status >= 300:
             raise refusal_of(reply, server.address, request.model, server.wire.api)
@@ -316,11 +317,6 @@ class RowClient:
             form = RequestForm(server.wire, terms, server.address, has_schema=has_schema)
             self._form = form
         return form
-
-    def _has_better_wire(self, reply: Reply) -> bool:
-        server = self._open
-        several = len(self._wires) > 1 and len(wires_of(server.address)) > 1
-        return several and has_better_wire(server.wire.name, reply.headers)
 
     def _decoded(self, reply: Reply, request: ModelRequest) -> RowAnswer:
         """Return the answer that a body holds.

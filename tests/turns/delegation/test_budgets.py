@@ -46,6 +46,22 @@ def test_costs_hold():
         assert child.spending.cost <= 0.03
 
 
+def test_what_is_known_of_a_cost_counts_where_the_rest_is_not():
+    @tool(mutating=False)
+    def uncounted() -> str:
+        """Let the server count no tokens from now on."""
+        model._usage = Usage()
+        return ""
+
+    asked = spawn(budget={"cost": 1.0})
+    model = TreeModel(USAGE, main=[asked, wait(), "Done."], explore_1=[Call("uncounted"), LOOK])
+    with Agent(model, ["coding", uncounted], approval="never") as agent:
+        agent.run_sync("Go.")
+        child = agent.sub_agents.agents["explore-1"]
+    assert child.spending.cost is None and child.spending.known_cost > 0
+    assert child.budget_left.cost == pytest.approx(1.0 - child.spending.known_cost)
+
+
 def test_seconds_stop_what_is_at_work():
     _, agent = tree([Call("stick")], spawn(budget={"seconds": 0.05}), wait(), "Done.")
     with agent:

@@ -5,8 +5,10 @@ import shutil
 import pytest
 
 from agent_magics import Agent, Call, conversations, tool
+from agent_magics.delegation.pool import _spent
 from agent_magics.kernel.commands.conversations.sub_agents import SUB_AGENTS
 from agent_magics.kernel.overview import _helpers
+from agent_magics.protocol.events import SubAgentChanged
 from agent_magics.protocol.items import Usage, UserMessage
 from agent_magics.records.places import rollout_folder
 from tests.support.models.tree import TreeModel
@@ -96,6 +98,13 @@ def test_what_was_spent_counts_after_a_restart():
     assert any("explore-1: completed; 2 requests, 220 tokens" in text for text in said), said
     assert child.budget.requests == 4 and child.budget.tokens == 5000
     assert "its budget is used up" in said[-1]
+
+
+@pytest.mark.parametrize(("requests", "cost"), [(0, None), (2, 0.5), (2, None)])
+def test_a_cost_is_known_after_a_restart_where_it_was_before(requests, cost):
+    last = SubAgentChanged(sub_agent="a", status="queued", requests=requests, cost=cost)
+    spent = _spent(last).add("gpt-5.5", Usage(1000, 100))
+    assert (spent.cost is None) == (requests > 0 and cost is None)
 
 
 def killed(tmp_path, monkeypatch, **spawned):

@@ -3,9 +3,13 @@
 import gc
 from dataclasses import is_dataclass
 
-from agent_magics import Agent
+from agent_magics import Agent, tool
+from agent_magics.kernel.commands.login import describe_key
 from agent_magics.kernel.commands.settings import settings_table
-from tests.support.models.responses_server import ResponsesServer
+from agent_magics.protocol.events import ModelRetry
+from agent_magics.records.places import rollout_folder
+from tests.support.models.responses_server import Reply, ResponsesServer, function_call
+from tests.support.turns import of_kind
 
 GIVEN, FROM_ENVIRONMENT = "sk-given-4711-never-shown-to-anybody", "sk-found-4712-never-shown-either"
 
@@ -39,3 +43,24 @@ def test_no_setting_shows_what_may_hold_a_key():
         listed = settings_table(agent.settings_now())
     assert GIVEN not in shown
     assert GIVEN not in listed
+
+
+def test_no_event_and_no_record_shows_the_login_of_an_address(monkeypatch):
+    login = "a-long-password"
+
+    @tool(mutating=False)
+    def tell() -> str:
+        """Print where the model is."""
+        return address
+
+    busy = Reply(status=503, error="busy", headers=[("retry-after-ms", "1")])
+    with ResponsesServer([busy, Reply([function_call("tell", {})]), "Fine."]) as server:
+        address = server.base_url.replace("//", f"//me:{login}@") + f"?api-key={login}"
+        monkeypatch.setenv("OPENAI_BASE_URL", address)
+        with Agent("m", [tell], approval="never") as agent:
+            result = agent.run_sync("Go.")
+            assert describe_key(agent.settings).endswith("the login within its address")
+    assert result.text == "Fine." and of_kind(result, ModelRetry)
+    assert login not in repr(result.events)
+    assert login not in str(server.requests[-1].body)
+    assert not [path for path in rollout_folder().rglob("*.jsonl") if login in path.read_text()]

@@ -9,6 +9,7 @@ import time
 from contextlib import suppress
 from email.utils import formatdate
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -93,6 +94,18 @@ def items_of(events):
 
 
 # -- faults that pass ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("secret", ["hunt3r", "hunter2hunter2", "p%40ss%2Fword1"])
+def test_what_is_said_of_a_wait_has_neither_a_key_nor_a_login(wire, secret):
+    said = {"message": f"busy with {KEY} of {secret}", "code": "server_error"}
+    broken = Reply(events=[b"data: " + json.dumps({"error": said}).encode() + b"\n\n"])
+    with serve(wire, [Reply(status=503, error="busy"), broken, "At last."]) as server:
+        address = server.base_url.replace("//", f"//me:{secret}@") + f"?api-key={secret}"
+        events, _ = ask(wire, server, base_url=address, api_key=KEY)
+    reasons = [event.reason for event in events if isinstance(event, RetryWait)]
+    assert len(reasons) == 2 and server.base_url.rpartition("/")[0].partition("//")[2] in reasons[0]
+    assert not [key for key in (KEY, secret, unquote(secret)) if key in " ".join(reasons)]
 
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 529])

@@ -15,6 +15,7 @@ from agent_magics.models.providers.endpoints import (
     dialect_of,
     endpoint_of,
     forget_wires,
+    remember_wire,
     split_query,
     whole_address,
     wires_of,
@@ -37,7 +38,7 @@ from agent_magics.protocol.items import (
 )
 from agent_magics.protocol.tools import ConfiguredToolSpec, FreeformToolSpec, FunctionToolSpec
 from tests.support.models.responses_server import Reply
-from tests.support.models.server import ModelServer, tool_call
+from tests.support.models.server import NOT_FOUND, ModelServer, tool_call
 
 ONCE = RetryPolicy(tries=1)
 PATCH = ConfiguredToolSpec(FreeformToolSpec("patch", "Change.", "lark", "start: x"))
@@ -135,6 +136,22 @@ def test_a_server_with_neither_says_so_and_nothing_is_remembered():
             ask(open_model(base_url=server.base_url))
         assert server.paths == ["responses", "completions"]
         assert len(wires_of(server.base_url)) == 2
+
+
+@pytest.mark.parametrize("first", ["responses", "chat"])
+def test_another_server_at_the_same_address_is_asked_on_the_wire_that_it_has(first):
+    scripts = {"responses": ["New."], "chat": ["New."], first: ["Old.", NOT_FOUND]}
+    with ModelServer(**scripts) as server:
+        remember_wire(server.base_url, first)
+        client = open_model(base_url=server.base_url, retries=ONCE)
+        answers = ask(client, *[request_of()] * 3)
+        assert [text_of(events) for events in answers] == ["Old.", "New.", "New."]
+        assert len(server.paths) == 4 and first not in wires_of(server.base_url)
+
+
+def test_where_answers_come_from_is_said_without_a_login():
+    model = open_model(base_url="http://me:hunt3r@h/v1?key=x1y2")
+    assert model.source == "http://me:[API key]@h/v1"
 
 
 def test_a_fault_on_the_way_does_not_lose_the_turn():

@@ -241,14 +241,12 @@ def decode_citation(data: object, offset: int = 0) -> Citation | None:
     """
     if not isinstance(data, Mapping):
         return None
-    title = data.get("title") or data.get("filename")
-    url, file_id = data.get("url"), data.get("file_id")
     citation = Citation(
-        url if isinstance(url, str) else "",
-        title if isinstance(title, str) else "",
+        optional_text(data, "url") or "",
+        optional_text(data, "title") or optional_text(data, "filename") or "",
         _place(data, "start_index" if "start_index" in data else "index", offset),
         _place(data, "end_index", offset),
-        file_id if isinstance(file_id, str) else "",
+        optional_text(data, "file_id") or "",
     )
     return citation if citation.url or citation.file_id else None
 

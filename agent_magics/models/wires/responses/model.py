@@ -14,6 +14,7 @@ from agent_magics.models.base import (
     TextChunk,
 )
 from agent_magics.models.faults import Garbled, stated_fault
+from agent_magics.models.fields import optional_text
 from agent_magics.models.providers.endpoints import WireName
 from agent_magics.models.providers.families import family_of
 from agent_magics.models.wires.answer import AnswerDecoder, parse_event
@@ -136,10 +137,10 @@ class ResponseDecoder(AnswerDecoder):
         return is_old
 
     def _read_text(self, fields: JsonObject) -> None:
-        self._events.add_text(TextChunk, _text_of(fields.get("delta")))
+        self._events.add_text(TextChunk, optional_text(fields, "delta") or "")
 
     def _read_reasoning(self, fields: JsonObject) -> None:
-        self._events.add_text(ReasoningChunk, _text_of(fields.get("delta")))
+        self._events.add_text(ReasoningChunk, optional_text(fields, "delta") or "")
 
     def _read_part(self, fields: JsonObject) -> None:
         """Begin a part of a summary, a paragraph of its own."""
@@ -148,13 +149,13 @@ class ResponseDecoder(AnswerDecoder):
             self._events.add_text(ReasoningChunk, "\n\n")
 
     def _read_arguments(self, fields: JsonObject) -> None:
-        self._events.add_arguments(self._calling, _text_of(fields.get("delta")))
+        self._events.add_arguments(self._calling, optional_text(fields, "delta") or "")
 
     def _read_started(self, fields: JsonObject) -> None:
         """Report that a web search has started; other items are reported when complete."""
         data = fields.get("item")
         if isinstance(data, Mapping):
-            self._calling = _text_of(data.get("name"))
+            self._calling = optional_text(data, "name") or ""
         if isinstance(data, Mapping) and data.get("type") == "web_search_call":
             action = data.get("action")
             action = action if isinstance(action, Mapping) else {}
@@ -272,10 +273,6 @@ def _ignore(kind: bytes) -> None:
 def _search_key(fields: JsonMapping, data: JsonMapping) -> str:
     """Return the identifier of a web search: its index in the answer, else its id."""
     return str(fields.get("output_index", data.get("id", "")))
-
-
-def _text_of(delta: object) -> str:
-    return delta if isinstance(delta, str) else ""
 
 
 # -- sending -------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent_magics.models.providers.endpoints import forget_wires
+from agent_magics.models.providers.endpoints import forget_wires, remember_wire
 from agent_magics.models.retry import RetryPolicy
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import UserMessage
@@ -82,6 +82,14 @@ def test_rows_are_answered_on_both_wires(wire, wire_api):
     # The wire is found out with the first question, and asked alone from then on.
     assert sum(entry["outcome"] == "404" for entry in log) <= 1
     assert {entry["body"]["stream"] for entry in log} == {False}
+
+
+@pytest.mark.parametrize("wire", ["responses", "chat"])
+def test_another_server_at_the_same_address_is_asked_on_the_wire_that_it_has(wire):
+    with RowServer(wires=(wire,)) as server:
+        remember_wire(server.base_url, "chat" if wire == "responses" else "responses")
+        answers = ask_all(server, 5)
+    assert [answer.text for answer in answers] == [f"row {n}" for n in range(5)]
 
 
 @pytest.mark.parametrize("wire", ["responses", "chat"])
