@@ -14,22 +14,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from agent_magics.delegation.admission import (
-    MOST,
-    check_kernel,
-    chosen_name,
-    chosen_type,
-)
+from agent_magics.delegation.admission import MOST, check_kernel, chosen_name, chosen_type
 from agent_magics.delegation.budgets import budget_of, checked_budget, completed, is_used_up, least
 from agent_magics.delegation.child import SubAgent, bring_results, report
 from agent_magics.delegation.parent import AnswerBlocking, ParentLink, ParentTurn, PresentTurns
 from agent_magics.delegation.rights import narrowed
 from agent_magics.delegation.sharing import shared
-from agent_magics.delegation.types import (
-    EXPLORE,
-    AgentPlace,
-    AgentType,
-)
+from agent_magics.delegation.types import EXPLORE, AgentPlace, AgentType
 from agent_magics.dispatch.turn import AgentBudget, SubAgentRequest
 from agent_magics.engine.conversation import Conversation
 from agent_magics.engine.cost import Spending
@@ -59,10 +50,7 @@ class AgentPool:
     """
 
     def __init__(
-        self,
-        session: Session,
-        folder: Path | None,
-        types: Callable[[], Mapping[str, AgentType]],
+        self, session: Session, folder: Path | None, types: Callable[[], Mapping[str, AgentType]]
     ) -> None:
         self._session = session
         self._folder = folder

@@ -24,10 +24,7 @@ from agent_magics.tools.catalog.stubs import with_stubs
 # With these a sub-agent would have sub-agents of its own (depth is 1), or talk to the person.
 WITHHELD = frozenset((*builtin.AGENTS, "request_user_input"))
 # Tools that stand for one another, depending on what a model was trained on.
-_FORMS = {
-    "shell": ("shell_command", "local_shell"),
-    "apply_patch": ("edit_file", "write_file"),
-}
+_FORMS = {"shell": ("shell_command", "local_shell"), "apply_patch": ("edit_file", "write_file")}
 _SUB_AGENT = """\
 You are the sub-agent {path}. You work for another agent, which reads your last message and \
 nothing else of what you say; no person reads along. {more}"""

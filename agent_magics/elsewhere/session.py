@@ -36,12 +36,7 @@ from agent_magics.protocol.events import (
 from agent_magics.protocol.ops import CallTool, Compact, Interrupt, Op, StartTurn, Steer
 from agent_magics.protocol.records import Entry, RecordBegun, RequestCharged
 from agent_magics.rows.engines.choice import check_portable, engine_of, source_of
-from agent_magics.rows.engines.coordinator import (
-    IS_CANCELLED,
-    Engine,
-    OtherVersion,
-    read_invited,
-)
+from agent_magics.rows.engines.coordinator import IS_CANCELLED, Engine, OtherVersion, read_invited
 from agent_magics.rows.engines.link import MOST_OF_WORKER, Link
 from agent_magics.rows.engines.messages import (
     MALFORMED,

@@ -66,11 +66,7 @@ class Garbled(Fault):
     def __init__(self, what: str = "not JSON") -> None:
         sentence = GARBLED.format(what=what)
         super().__init__(
-            sentence,
-            passing=True,
-            reason="The answer was garbled",
-            tries=FEW_TRIES,
-            kind="garbled",
+            sentence, passing=True, reason="The answer was garbled", tries=FEW_TRIES, kind="garbled"
         )
 
 

@@ -91,11 +91,7 @@ NO_TLS = (
 
 
 # Status -> short reason for a retry; 529 is Anthropic's.
-_RETRY_REASONS = {
-    429: "limits how often it is asked",
-    503: "is overloaded",
-    529: "is overloaded",
-}
+_RETRY_REASONS = {429: "limits how often it is asked", 503: "is overloaded", 529: "is overloaded"}
 
 
 class StatusError(Exception):

@@ -95,10 +95,7 @@ def _only_chat(key_name: str) -> Endpoint:
 
 # Suffixes of host names -> properties. The first match applies.
 HOSTS: tuple[tuple[str, Endpoint], ...] = (
-    (
-        "api.openai.com",
-        Endpoint("responses", "its own API", dialect=OPENAI_DIALECT, name="OpenAI"),
-    ),
+    ("api.openai.com", Endpoint("responses", "its own API", dialect=OPENAI_DIALECT, name="OpenAI")),
     (".openai.azure.com", AZURE),
     (".services.ai.azure.com", AZURE),
     (".cognitiveservices.azure.com", AZURE),
@@ -143,24 +140,15 @@ HOSTS: tuple[tuple[str, Endpoint], ...] = (
             Dialect(usage_option=False, call_ids="mistral", answered_outputs=True),
         ),
     ),
-    (
-        "api.groq.com",
-        Endpoint("chat", "its Responses API is a beta", ("GROQ_API_KEY",)),
-    ),
-    (
-        "api.x.ai",
-        Endpoint("responses", "the API that it recommends", ("XAI_API_KEY",)),
-    ),
+    ("api.groq.com", Endpoint("chat", "its Responses API is a beta", ("GROQ_API_KEY",))),
+    ("api.x.ai", Endpoint("responses", "the API that it recommends", ("XAI_API_KEY",))),
     ("api.together.xyz", _only_chat("TOGETHER_API_KEY")),
     (
         "api.fireworks.ai",
         Endpoint("chat", "its Responses API does not have all models", ("FIREWORKS_API_KEY",)),
     ),
     ("api.cerebras.ai", _only_chat("CEREBRAS_API_KEY")),
-    (
-        "router.huggingface.co",
-        Endpoint("chat", "its Responses API is a beta", ("HF_TOKEN",)),
-    ),
+    ("router.huggingface.co", Endpoint("chat", "its Responses API is a beta", ("HF_TOKEN",))),
     (
         ".aliyuncs.com",
         Endpoint("chat", "the compatible mode has Chat Completions", ("DASHSCOPE_API_KEY",)),

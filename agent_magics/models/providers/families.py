@@ -73,10 +73,7 @@ FAMILIES: tuple[tuple[str, Family], ...] = (
             view_image=False,
         ),
     ),
-    (
-        r"o\d",
-        Family(True, "shell", "json", "custom tools began with GPT-5; refused before"),
-    ),
+    (r"o\d", Family(True, "shell", "json", "custom tools began with GPT-5; refused before")),
     (
         "gpt-|chatgpt",
         Family(False, "shell", "json", "custom tools began with GPT-5; refused before"),

@@ -29,13 +29,7 @@ from agent_magics.models.providers.endpoints import (
 from agent_magics.models.providers.keys import way_to_mend
 from agent_magics.models.refusals import StatusError, explain_status
 from agent_magics.models.retry import RetryPolicy, stream_with_retries
-from agent_magics.models.transport import (
-    Reply,
-    Streamed,
-    Transport,
-    await_aiohttp,
-    open_transport,
-)
+from agent_magics.models.transport import Reply, Streamed, Transport, await_aiohttp, open_transport
 from agent_magics.models.wire_capture import WireCapture
 from agent_magics.models.wires.answer import AnswerDecoder, read_answer
 from agent_magics.models.wires.answer_schema import is_refusal

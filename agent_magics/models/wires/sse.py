@@ -118,10 +118,7 @@ def encode_event(name: str, fields: JsonMapping) -> bytes:
 
 
 def reply_events(
-    items: Sequence[JsonMapping],
-    *,
-    usage: JsonMapping | None = None,
-    incomplete: str | None = None,
+    items: Sequence[JsonMapping], *, usage: JsonMapping | None = None, incomplete: str | None = None
 ) -> list[bytes]:
     """Encode a whole Responses answer that consists of `items` as events.
 

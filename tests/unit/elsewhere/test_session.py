@@ -89,6 +89,22 @@ def test_it_works_there_with_its_tools_and_its_question_is_answered_here(pool, t
     assert {*said} == {f"Bearer {KEY}"} and KEY not in record
 
 
+def test_what_a_tool_tells_there_of_the_login_of_the_server_is_hidden(threads):
+    login = "a-long-password"
+
+    @tool
+    def tell() -> str:
+        """Tell it."""
+        return f"It is {login}."
+
+    with ResponsesServer([calls("tell"), "Done."]) as server:
+        address = server.base_url.replace("//", f"//me:{login}@")
+        with Agent("gpt-4o-mini", [tell], base_url=address, approval="never") as agent:
+            result = agent.spawn("Work.", "worker", engine=threads).result(PATIENCE)
+    assert (result.text, result.calls[0].output) == ("Done.", "It is [redacted].")
+    assert login not in str(server.requests[-1].body)
+
+
 def test_what_is_denied_does_not_happen_there(threads):
     with (
         ResponsesServer([calls("who"), "Not done."]) as server,

@@ -17,12 +17,7 @@ from agent_magics.models.wires.bodies import compact
 from agent_magics.models.wires.reasoning import is_details
 from agent_magics.models.wires.schema_forms import lean_form
 from agent_magics.models.wires.sse import encode_event
-from agent_magics.models.wires.transforms import (
-    fit_arguments,
-    fit_call_id,
-    fit_name,
-    strict_form,
-)
+from agent_magics.models.wires.transforms import fit_arguments, fit_call_id, fit_name, strict_form
 from agent_magics.protocol.items import (
     AssistantMessage,
     Citation,
@@ -381,11 +376,7 @@ def _function_json(spec: FunctionToolSpec) -> JsonObject:
 
 
 def _custom_json(spec: FreeformToolSpec) -> JsonObject:
-    tool: JsonObject = {
-        "type": "custom",
-        "name": spec.name,
-        "description": spec.description,
-    }
+    tool: JsonObject = {"type": "custom", "name": spec.name, "description": spec.description}
     if spec.definition:
         grammar = {"syntax": spec.syntax, "definition": spec.definition}
         tool["format"] = {"type": "grammar", **grammar}
