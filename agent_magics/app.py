@@ -641,7 +641,6 @@ class Agent(ComposedAgent):
             FatalError: a prompt is running.
         """
         self.session.reset()
-        self.session.engine.post(self.sub_agents.stop_all, "its conversation has ended")
 
     def __repr__(self) -> str:
         approval = str(self.config.approval)

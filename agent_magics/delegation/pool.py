@@ -53,6 +53,7 @@ class AgentPool:
         self, session: Session, folder: Path | None, types: Callable[[], Mapping[str, AgentType]]
     ) -> None:
         self._session = session
+        session.replaced = self._present_conversation
         self._folder = folder
         self.types = types
         self.agents: dict[str, SubAgent] = {}
@@ -346,7 +347,9 @@ class AgentPool:
         return [agent for agent in self.agents.values() if not agent.is_over]
 
     def _present_conversation(self) -> Conversation:
-        """Return the agent's conversation; a new one has no sub-agents yet."""
+        """Return the agent's conversation; a new one has no sub-agents yet, and those of the one
+        before end.
+        """
         conversation = self._session.conversation
         if conversation is not self._conversation:
             self.stop_all("its conversation has ended")

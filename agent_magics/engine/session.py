@@ -44,6 +44,7 @@ class Session:
         channels: the channels of its turns.
         registrations: the registered tools.
         configure: changes the settings of the turns to come; set by the agent.
+        replaced: called on the loop when another conversation has taken the place of its own.
 
     Args:
         engine: the thread.
@@ -72,6 +73,7 @@ class Session:
         self.turns = TurnRunner(agent, conversation, self.channels)
         self.registrations = ToolRegistrations()
         self.configure: Callable[[Mapping[str, Any]], None] = _refuse_settings
+        self.replaced: Callable[[], object] = lambda: None
         self._is_shut_down = False
 
     # -- its conversation -------------------------------------------------------------------------
@@ -146,6 +148,7 @@ class Session:
         """
         self.turns.take_up(conversation, lambda: self.outbox.record_in(rollout, last))
         conversation.record_in(self.outbox.keep, self.outbox.flush)
+        self.engine.post(self.replaced)
 
     @property
     def conversation(self) -> Conversation:

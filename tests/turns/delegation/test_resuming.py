@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from agent_magics import Agent, Call, conversations, tool
-from agent_magics.delegation.pool import _spent
+from agent_magics.delegation.pool import AT_A_TIME, _spent
 from agent_magics.kernel.commands.conversations.sub_agents import SUB_AGENTS
 from agent_magics.kernel.overview import _helpers
 from agent_magics.protocol.events import SubAgentChanged
@@ -189,6 +189,26 @@ def test_those_that_a_program_began_are_known_and_their_names_taken(at, tmp_path
         assert agent.spawn("Write b.", "worker").result(PATIENCE).text == "Written."
         agent.undo(sub_agent="worker-2")
     assert {each.name for each in tmp_path.iterdir()} == {"a"}
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["at work", "without a place"])
+def test_one_at_work_ends_where_another_conversation_is_resumed_in_its_place(waits):
+    begun, stick = sticking()
+    others = AT_A_TIME if waits else 0
+    script = {f"explore_{n}": [Call("stick")] for n in range(1, others + 2)}
+    model = TreeModel(main=["One.", [spawn("Stick.")] * (others + 1), "On its way."], **script)
+    with agent_with(model, stick) as agent:
+        agent.run_sync("Hello.")
+        first = agent.conversation_id
+        agent.reset()
+        agent.run_sync("Go.")
+        assert begun.wait(PATIENCE)
+        children = [*agent.sub_agents.agents.values()]
+        agent.session.resume(first, {})
+        for child in children:
+            agent.session.engine.spawn(_done(child.ended)).result(PATIENCE)
+            assert (child.status, child.problem) == ("stopped", "its conversation has ended")
+        assert agent.sub_agents.states == []
 
 
 @pytest.mark.parametrize("is_of_program", [True, False], ids=["a program's", "a turn's"])
