@@ -102,6 +102,18 @@ def list_conversations(folder: Path) -> list[RecordedConversation]:
     Args:
         folder: the folder of all records.
     """
+    listed = (row.said for row in _read_all(folder).values() if not row.said.parent)
+    return sorted(listed, key=lambda said: -said.ended)
+
+
+def sub_agents_of(folder: Path, conversation: str) -> list[Path]:
+    """Return the records of a conversation's sub-agents, but those that somebody writes."""
+    found = (path for path, row in _read_all(folder).items() if row.said.parent == conversation)
+    return [Path(path) for path in found if not is_held(path)]
+
+
+def _read_all(folder: Path) -> dict[str, _Row]:
+    """Return what all records say, by their paths; the index is brought up to date."""
     known = _load(folder / FILE)
     rows: dict[str, _Row] = {}
     read = 0
@@ -115,8 +127,7 @@ def list_conversations(folder: Path) -> list[RecordedConversation]:
         rows[path] = row
     if read > _WORTH_WRITING:
         _save(folder / FILE, rows)
-    listed = (row.said for row in rows.values() if not row.said.parent)
-    return sorted(listed, key=lambda said: -said.ended)
+    return rows
 
 
 def records_in(folder: Path) -> Iterator[tuple[str, os.stat_result, bool]]:

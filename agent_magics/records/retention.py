@@ -7,7 +7,7 @@ from pathlib import Path
 from agent_magics.files.locks import is_held
 from agent_magics.files.retention import old_ones
 from agent_magics.protocol.errors import FatalError, clause
-from agent_magics.records.index import PINNED, records_in
+from agent_magics.records.index import PINNED, records_in, sub_agents_of
 from agent_magics.records.places import PAST, find
 
 KEEP_DAYS = 90  # with records
@@ -34,7 +34,7 @@ def remove_old(folder: Path, days: int = KEEP_DAYS, most: int = MOST_BYTES) -> N
 
 
 def delete(folder: Path, conversation: str) -> None:
-    """Delete a conversation, and its journal for undoing file changes.
+    """Delete a conversation with its sub-agents, and their journals for undoing file changes.
 
     Raises:
         FatalError: there is none, a running kernel uses it, or the disk refused.
@@ -44,10 +44,11 @@ def delete(folder: Path, conversation: str) -> None:
         raise FatalError(
             f"Conversation {path.stem} is open; close it first, or begin another (%agent reset)."
         )
-    remove(path)
-    if path.exists():
-        raise FatalError(f"{path} cannot be deleted; see whether you may write to its folder.")
-    shutil.rmtree(folder.with_name("changes") / path.stem, ignore_errors=True)
+    for each in (*sub_agents_of(folder, path.stem), path):
+        remove(each)
+        if each.exists():
+            raise FatalError(f"{each} cannot be deleted; see whether you may write to its folder.")
+        shutil.rmtree(folder.with_name("changes") / each.stem, ignore_errors=True)
 
 
 def pin(folder: Path, conversation: str, *, pinned: bool = True) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from agent_magics.files.locks import open_locked
 from agent_magics.protocol.codec import to_json
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import TurnAborted, TurnCompleted, TurnFailed, TurnStarted
@@ -22,12 +23,12 @@ from agent_magics.records.retention import delete, pin, remove_old
 from tests.support.forks import child, start
 
 
-def record(folder: Path, number: int, *nouns, day: str = "2026/01/01", at: int = 0) -> Path:
+def record(folder: Path, number: int, *nouns, day="2026/01/01", at: int = 0, **begun) -> Path:
     path = folder / day / f"{number:032x}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.parent.chmod(0o700)
-    begun = RecordBegun(conversation=path.stem, agent="a", cwd="/w", notebook="/w/n.ipynb", at=1.0)
-    write(path, begun, *nouns)
+    given = {"agent": "a", "cwd": "/w", "notebook": "/w/n.ipynb", "at": 1.0, **begun}
+    write(path, RecordBegun(conversation=path.stem, **given), *nouns)
     os.utime(path, (at or number, at or number))
     return path
 
@@ -85,6 +86,21 @@ def test_a_record_that_cannot_be_deleted_is_not_told_as_deleted(tmp_path, monkey
             delete(tmp_path, path.stem)
     delete(tmp_path, path.stem)
     assert not path.exists()
+
+
+def test_the_records_of_its_sub_agents_are_deleted_with_a_conversation(tmp_path):
+    folder = tmp_path / "sessions"
+    path, other = record(folder, 1, *turn(1, "p")), record(folder, 2, *turn(1, "p"))
+    parents = (path, path, other, path)
+    subs = [record(folder, 3 + n, parent=each.stem) for n, each in enumerate(parents)]
+    changes = [tmp_path / "changes" / each.stem for each in subs]
+    for each in changes:
+        each.mkdir(parents=True)
+    with os.fdopen(open_locked(subs[-1])):  # by a fork, in which it goes on
+        delete(folder, path.stem)
+    for each in (subs, changes):
+        assert [one.exists() for one in each] == [False, False, True, True]
+    assert other.exists() and not path.exists()
 
 
 @pytest.mark.usefixtures("always_written")
