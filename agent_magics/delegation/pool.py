@@ -188,7 +188,7 @@ class AgentPool:
         self._work[agent] = task
         task.add_done_callback(lambda _: self._finish(agent))
 
-    def _record(self, parent: Conversation, kind: type[Event], /, **state: Any) -> None:
+    def _record(self, parent: Conversation, /, kind: type[Event], **state: Any) -> None:
         """Record the state of a sub-agent that a program began, while its conversation goes on."""
         if parent is self._session.conversation:
             self._session.outbox.emit("", kind, **state)
