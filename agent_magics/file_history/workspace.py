@@ -103,6 +103,7 @@ class WorkspaceMemory:
         self._git_stamp = (-1, -1)
         self._copies = _Copies()
         self._calls = self._sessions = 0  # commands that run within their call, and after it
+        self._owed: tuple[PathChange, ...] = ()  # what tools have found of commands' changes
         self._lock = threading.Lock()
 
     @property
@@ -142,9 +143,19 @@ class WorkspaceMemory:
             return found
 
     @property
-    def has_sessions(self) -> bool:
-        """Whether commands run that have outlived their call."""
-        return self._sessions > 0
+    def is_busy(self) -> bool:
+        """Whether commands run."""
+        return self._calls + self._sessions > 0
+
+    def changes_at(self, paths: Sequence[str]) -> ObservedChanges:
+        """Scan around the write of a tool; return the changes to its paths since the last scan.
+
+        Those to other paths are returned by the next scan of a command.
+        """
+        with self._lock:
+            found, certain = self._look(renew=False)
+            self._owed = tuple(each for each in found if each.path not in paths)
+            return ObservedChanges(tuple(each for each in found if each.path in paths), certain)
 
     def content(self, digest: str) -> bytes | None:
         """Return a content by the digest in a change."""
@@ -153,7 +164,9 @@ class WorkspaceMemory:
     # -- one scan ----------------------------------------------------------------------------------
 
     def _look(self, *, renew: bool, certain: bool = False) -> ObservedChanges:
-        return ObservedChanges(tuple(self._changes(renew=renew)), certain or self._calls > 0)
+        found = (*self._owed, *self._changes(renew=renew))
+        self._owed = ()
+        return ObservedChanges(found, certain or self._calls > 0)
 
     def _changes(self, *, renew: bool) -> list[PathChange]:
         if self.too_large:

@@ -16,6 +16,7 @@ from agent_magics.file_history.diff import FileDiff, file_diff
 from agent_magics.file_history.journal import ChangeJournal, TurnChanges
 from agent_magics.file_history.states import PathChange, PathState, look_at, with_missing_folders
 from agent_magics.file_history.writers import Writers
+from agent_magics.files.beneath import real_path
 from agent_magics.files.paths import read_judge, shown_below, shown_path
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.events import ChangedFile, TurnDiffUpdated, Warned
@@ -80,11 +81,12 @@ class DiffTracker:
             RespondToModel: another agent has changed one of the files unknown to this one, which
                 is not told of it a second time.
         """
-        self._tell_of_others(paths)
-        busy = [memory for memory in self._memories() if memory.has_sessions]
-        for memory in busy:  # changes of sessions until now do not belong to this call
-            self._add_found(memory, *memory.begin())
-        watched = with_missing_folders(map(str, paths))
+        places = [place for path in paths for place in _places_of(path)]
+        self._tell_of_others(places)
+        watched = with_missing_folders(places)
+        busy = [memory for memory in self._memories() if memory.is_busy]
+        for memory in busy:  # what commands and code have changed there until now comes first
+            self._add_found(memory, *memory.changes_at(watched))
         contents: dict[str, bytes] = {}
         judge = read_judge(self._roots)  # once for both scans: it looks up a hundred places
         before = _look(watched, contents, judge)
@@ -93,7 +95,7 @@ class DiffTracker:
         finally:
             after = _look(watched, contents, judge)
             for memory in busy:
-                memory.end()
+                memory.changes_at(watched)
             changes = [
                 PathChange(path, was, after[path])
                 for path, was in before.items()
@@ -101,8 +103,8 @@ class DiffTracker:
             ]
             self._add(changes, contents.get)
 
-    def _tell_of_others(self, paths: Sequence[Path]) -> None:
-        news = self._writers.take_news(self._agent, map(str, paths))
+    def _tell_of_others(self, paths: Sequence[str]) -> None:
+        news = self._writers.take_news(self._agent, paths)
         if news:
             changed = "; ".join(
                 f"{shown_path(path, self._cwd)} was changed by agent {writer}"
@@ -112,7 +114,7 @@ class DiffTracker:
                 f"Nothing was written: {changed} since you read it. Read it again, or repeat the "
                 "call to write all the same."
             )
-        self._writers.wrote(self._agent, map(str, paths))  # at once: another may come meanwhile
+        self._writers.wrote(self._agent, paths)  # at once: another may come meanwhile
 
     def saw(self, path: Path) -> None:
         """Record that the model has read a file in its present state."""
@@ -227,6 +229,12 @@ class CommandWatch:
         memories, self._memories = self._memories, ()
         for memory in memories:
             self._tracker._add_found(memory, *memory.end(session=self._is_session))
+
+
+def _places_of(path: str | Path) -> tuple[str, str]:
+    """Return the place of a path without links, and if it is a link that of what it leads to."""
+    entry = Path(path).absolute()
+    return str(Path(real_path(entry.parent), entry.name)), real_path(entry)
 
 
 def _look(

@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from agent_magics.engine.file_changes.turn import Described, DiffTracker, describe, diff_event
@@ -25,9 +25,8 @@ from tests.support.files.random_trees import CONTENTS, EDITS, PATHS, edit, tree_
 SOME = settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-TURNS = st.lists(
-    st.lists(st.tuples(st.booleans(), EDITS), min_size=1, max_size=4), min_size=1, max_size=3
-)
+_EDITED = st.lists(st.tuples(st.booleans(), EDITS), min_size=1, max_size=4)
+TURNS = st.lists(st.tuples(st.booleans(), _EDITED), min_size=1, max_size=3)
 
 
 class Work:
@@ -89,10 +88,13 @@ def _whole(root: Path, name: str) -> list[Path]:
 
 
 def _play(work: Work, turns) -> list:
-    """Do the turns, each edit by a command or by a tool that knows its paths."""
+    """Do the turns, each edit by a command or by a tool that knows its paths; or all of a turn's by
+    one piece of code, which may call such tools.
+    """
     trees = [work.tree()]
-    for edits in turns:
+    for is_code, edits in turns:
         tracker = work.turn()
+        code = tracker.watch() if is_code else None
         for by_tool, (what, name, more) in edits:
             paths = _whole(work.root, name)
             usable = all(real_path(path.parent) == str(path.parent) for path in paths)
@@ -100,9 +102,12 @@ def _play(work: Work, turns) -> list:
                 with tracker.writing(paths):
                     edit(work.root, what, name, more)
             else:
-                watch = tracker.watch()
+                watch = code or tracker.watch()
                 edit(work.root, what, name, more)
-                watch.finish()
+                if code is None:
+                    watch.finish()
+        if code is not None:
+            code.finish()
         tracker.finish()
         trees.append(work.tree())
     return trees
@@ -113,6 +118,11 @@ def _play(work: Work, turns) -> list:
 
 @SOME
 @given(before=st.lists(EDITS, max_size=6), turns=TURNS)
+@example(before=[], turns=[(True, [(True, ("write", "a", b"one\n")), (True, ("write", "a", b""))])])
+@example(
+    before=[("write", "a", b"")],
+    turns=[(True, [(True, ("write", "a", b"one\n")), (False, ("append", "a", b"one\n"))])],
+)
 def test_undo_gives_the_tree_before_and_redo_the_tree_after(tmp_path, before, turns):
     work = Work(tmp_path)
     for each in before:
@@ -218,6 +228,42 @@ def test_nothing_is_written_through_a_folder_that_became_a_link(work):
     way = work.journal.undo()
     assert [each.reason for each in way.obstacles] == ["a folder on its path is a link now"]
     assert (outside / "d/a").read_text() == "2"
+
+
+def test_a_command_keeps_what_it_did_beside_a_tool_of_another_turn(work):
+    (work.root / "tool").write_text("1")
+    command, other = work.turn(), work.turn()
+    watch = command.watch()
+    for text in "23":
+        (work.root / f"command{text}").write_text(text)
+        with other.writing([work.root / "tool"]):
+            (work.root / "tool").write_text(text)
+            (work.root / f"meanwhile{text}").write_text(text)
+    watch.finish()
+    paths = {
+        turn.id: {Path(change.path).name for change in work.journal.changes_of([turn])}
+        for turn in work.journal.turns
+    }
+    done = {f"{when}{text}" for when in ("command", "meanwhile") for text in "23"}
+    assert paths == {"t1": done, "t2": {"tool"}}
+    assert not work.journal.undo(2).obstacles
+    assert {path: entry[2] for path, entry in work.tree().items()} == {"tool": b"1"}
+
+
+@pytest.mark.parametrize("name", ["a", "./d/../a", "up/root/a", "to_a", "new/a", "to_d/new/a"])
+def test_a_tool_may_name_its_file_in_any_way(work, monkeypatch, name):
+    monkeypatch.chdir(work.root)
+    (work.root / "d").mkdir()
+    (work.root / "up").symlink_to("..")
+    (work.root / "to_a").symlink_to("a")
+    (work.root / "to_d").symlink_to("d")
+    tree = work.tree()
+    with work.turn().writing([Path(name)]):
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text("1")
+    assert work.tree() != tree
+    assert not work.journal.undo().obstacles
+    assert work.tree() == tree
 
 
 def test_a_path_behind_a_link_does_not_hinder_the_tool(work):
@@ -411,7 +457,7 @@ def test_what_a_session_does_in_a_later_call_is_certain(work):
     session.finish()
     assert not work.journal.undo().obstacles
     assert work.tree() == {}
-    assert not any(memory.has_sessions or memory._calls for memory in session._tracker._memories())
+    assert not any(memory.is_busy for memory in session._tracker._memories())
 
 
 def test_what_tools_write_while_a_session_runs_is_certain(work):
