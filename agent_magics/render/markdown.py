@@ -98,11 +98,11 @@ def make_harmless(text: str, *, nested: bool = False, before: str = "") -> str:
 
     Returns:
         CommonMark without HTML, images, reference definitions and unsafe addresses; a text that is
-        too long or nested too deeply as a fenced code block.
+        too long or nested too deeply as a code block.
     """
     text = _without_separators(text)
     if len(text) > _LONGEST:
-        return fenced(text)
+        return _shown_code(text, "", nested=nested)
     definitions = "\n".join(_DEFINITIONS.findall(text))[:_LONGEST_DEFINITIONS]
     kept = {piece for piece, info in _pieces(before) if info is None}
 
@@ -136,7 +136,7 @@ def _pieces(text: str) -> Iterator[tuple[str, str | None]]:
 
 def _piece(text: str, definitions: str, nested: bool) -> str:
     if len(text) > _LONGEST_PIECE:
-        return fenced(text)
+        return _shown_code(text, "", nested=nested)
     return _judged(text, definitions if "[" in text else "", nested)
 
 
@@ -145,7 +145,8 @@ def _judged(text: str, definitions: str, nested: bool) -> str:
     known = {"references": {**_references(definitions)}}  # a copy, to which the parser adds
     nodes = SyntaxTreeNode(_parser().parse(text, known)).children
     written = "\n\n".join(filter(None, (_block(node, nested=nested) for node in nodes)))
-    return written if _is_harmless(written) and not _is_too_deep(nodes) else fenced(text)
+    is_shown = _is_harmless(written) and not _is_too_deep(nodes)
+    return written if is_shown else _shown_code(text, "", nested=nested)
 
 
 @lru_cache(8)

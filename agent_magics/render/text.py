@@ -19,6 +19,8 @@ Item = JsonMapping
 _STATUS = {"running": "running", "completed": "ran", "failed": "failed", "denied": "not run"}
 _BOXES = {"completed": "[x]", "in_progress": "[ ]", "pending": "[ ]"}
 _LEVELS = {"info": "Note", "warning": "Warning", "error": "Error"}
+# How `make_harmless` writes the beginning of what is no paragraph.
+_BLOCK = re.compile(r"(?:#+|[-+*>|]|\d+[.)]) |```|\*\*\*$|<pre>", re.MULTILINE)
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -46,7 +48,7 @@ def _text_plain(item: Item) -> str:
 
 
 def _thoughts_markdown(item: Item) -> str:
-    return f"> **Thinking:** {_quoted(_thoughts(item))}"
+    return _quoted("Thinking", _thoughts(item))
 
 
 def _thoughts(item: Item) -> str:
@@ -55,11 +57,13 @@ def _thoughts(item: Item) -> str:
 
 
 def _notice_markdown(item: Item) -> str:
-    return f"> **{_LEVELS[item['level']]}:** {_quoted(item['text'])}"
+    return _quoted(_LEVELS[item["level"]], item["text"])
 
 
-def _quoted(text: str) -> str:
-    return make_harmless(text, nested=True).replace("\n", "\n> ")
+def _quoted(label: str, text: str) -> str:
+    shown = make_harmless(text, nested=True)
+    gap = "\n\n" if _BLOCK.match(shown) else " "  # in a line of words it would be no block
+    return f"> **{label}:**{gap}{shown}".replace("\n", "\n> ")
 
 
 def _headline(item: Item) -> str:

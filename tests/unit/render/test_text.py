@@ -6,9 +6,10 @@ import re
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
 from agent_magics.render.blocks.display import notice_item
-from agent_magics.render.markdown import code_span
+from agent_magics.render.markdown import code_span, make_harmless
 from agent_magics.render.tables import table
 from agent_magics.render.text import _MARKDOWN, to_markdown, to_plain
 from tests.support.pages.readers import Page
@@ -246,7 +247,14 @@ def check(readers, item):
 
 @pytest.mark.soak
 @pytest.mark.parametrize("number", range(len(evil_items(""))))
-@pytest.mark.parametrize("words", [EVIL, f"```\n{EVIL}", f"a\n\n{EVIL}", f"x`\n\n```\n```\n{EVIL}"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(EVIL, f"```\n{EVIL}", f"a\n\n{EVIL}", f"x`\n\n```\n```\n{EVIL}"),
+        f"{'>' * 45} nested too deeply\n\n {EVIL}",
+        f"{'too long, ' * 800}\n\n {EVIL}",
+    ],
+)
 def test_no_words_of_a_model_or_a_tool_can_act(readers, number, words):
     check(readers, evil_items(words)[number])
 
@@ -295,6 +303,26 @@ def test_colours_are_for_those_who_draw_them():
     }
     assert to_plain(item) == "[shell] make (failed, exit code 2)\nno"
     assert to_markdown(item).endswith("```\nno\n```")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("words", "**bold**\n\n- a", "`code` and more", "*a* b", "$x$", "***bold***", "1) 2"),
+        *("- a\n- b", "* a\n* b", "+ a\n+ b", "-\n- b", "1. a\n2. b", "3) a\n4) b", "1.\n2. b"),
+        *("## a\n\nb", "#\n\na", "> a\n> b", "***\n\na", "| a | b |\n| - | - |\n| 1 | 2 |"),
+        *("```python\na\n\n# b\n```", "```\n<b>\n```", f"{'>' * 45} a\n\n <b>", f"{'a ' * 4000}a"),
+    ],
+)
+def test_what_thoughts_begin_with_is_drawn_as_anywhere(text):
+    """Below their label where it is a block, else beside it."""
+    page = MarkdownIt("commonmark").enable("table").render
+    shown = make_harmless(text, nested=True)
+    alone = page(shown)
+    rest = f" {alone[3:]}" if alone.startswith("<p>") else f"</p>\n{alone}"
+    item = {"kind": "reasoning", "text": text, "left_out": 0}
+    expected = f"<blockquote>\n<p><strong>Thinking:</strong>{rest}</blockquote>\n"
+    assert page(to_markdown(item)) == expected
 
 
 @given(st.text(), st.sampled_from([to_plain, to_markdown]))
