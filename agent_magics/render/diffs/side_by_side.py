@@ -83,12 +83,12 @@ def _files(diff: str) -> Iterator[tuple[str, list[str]]]:
     """Yield each file's name and the lines of its part of the diff."""
     name, lines = "", list[str]()
     for line in diff.split("\n"):
-        if line.startswith("diff --git a/"):
+        if line.startswith("diff --git "):
             if name:
                 yield name, lines
-            # The name stands twice: "a/NAME b/NAME".
+            # The name stands twice: "a/NAME b/NAME", or "/NAME /NAME" outside the workspace.
             both = line.removeprefix("diff --git ")
-            name, lines = both[2 : len(both) // 2], []
+            name, lines = both[: len(both) // 2].removeprefix("a/"), []
         else:
             lines.append(line)
     if name:

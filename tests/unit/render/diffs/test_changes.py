@@ -2,6 +2,7 @@
 
 # ruff: noqa: RUF001 - a minus sign, as wide as the plus
 
+import re
 from html.parser import HTMLParser
 
 from hypothesis import given
@@ -161,6 +162,16 @@ def test_old_and_new_stand_side_by_side():
         ["3", "\xa0 3", "3", "\xa0 3"],
         ["", "", "4", "+ 4"],
     ]
+
+
+_NAMES = st.sampled_from(["a", "d/a", "b b/b", "x b/x b/x", "/srv/a", "/srv/b /srv/b", "a/a"])
+
+
+@given(st.lists(_NAMES, min_size=1, unique=True))
+def test_each_file_stands_by_itself_under_its_name(names):
+    html = side_by_side("".join(_diff(b"1\n", b"2\n", name).text for name in names), "A turn")
+    assert re.findall("<summary><code>(.*?)</code>", html) == names
+    assert [part.count("+ 2") for part in html.split("<details")] == [0, *[1] * len(names)]
 
 
 _TAGS = {"div", "strong", "details", "summary", "code", "table", "colgroup", "col", "thead"}
