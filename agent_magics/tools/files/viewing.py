@@ -253,5 +253,7 @@ def _in_plain_colours(image: Any) -> Any:
     """Convert an image to RGB, or to RGBA where it has transparency."""
     if image.mode in ("RGB", "RGBA", "L"):
         return image.copy()
+    if image.mode == "I;16":  # of whose values Pillow would make white
+        return image.point(lambda value: value / 256).convert("L")
     has_alpha = "transparency" in image.info or image.mode in ("LA", "PA", "La", "RGBa")
     return image.convert("RGBA" if has_alpha else "RGB")

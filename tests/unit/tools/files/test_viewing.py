@@ -52,6 +52,14 @@ def test_colours_and_transparency_stay(work):
     assert decoded(view_image("p.png")).getpixel((0, 0))[3] == 0
 
 
+@pytest.mark.parametrize(("kind", "step"), [("uint8", 1), ("uint16", 257)])
+def test_shades_of_grey_stay(work, kind, step):
+    shades = numpy.arange(256) * step
+    Image.fromarray(shades.reshape(1, 256).astype(kind)).save("grey.png")
+    shown = decoded(view_image("grey.png")).convert("L")
+    assert [*shown.tobytes()] == [*range(256)]
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize(
     ("detail", "size"), [("auto", (2048, 1024)), ("high", (2048, 1024)), ("low", (512, 256))]
