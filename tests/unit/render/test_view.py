@@ -7,8 +7,11 @@ import re
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from agent_magics import render
+from agent_magics.exec.output import colour_output
 from agent_magics.protocol import events
 from agent_magics.protocol.events import (
     ApprovalRequested,
@@ -522,10 +525,20 @@ def test_a_stream_keeps_its_tail_and_an_output_head_and_tail():
     view = fold(pending())
     for number in range(100):
         view.apply(ExecCommandOutputDelta(call_id="c", text=f"{number:03}" * 40))
-    assert len(view.blocks[0].item["output"]) == SAVED_CHARACTERS
+    output = view.blocks[0].item["output"]
+    assert re.match(r"… \d+ characters left out …\n", output) and output.endswith("099" * 40)
+    assert len(output) <= SAVED_CHARACTERS + 50
     view.apply(completed("a" * 10_000))
     assert "6000 characters left out" in view.blocks[0].item["output"]
     assert len(shorten("x" * SAVED_CHARACTERS)) == SAVED_CHARACTERS
+
+
+@given(st.lists(st.sampled_from(["10%", "9%", "\r", "\n", "\b", "\x1b[", "31m", "0K", "\x1b[A"])))
+@example(["10%\r", "9%\r"])
+def test_while_a_command_runs_it_shows_what_a_terminal_would(pieces):
+    """However its output is cut into pieces."""
+    view = fold(pending(), *(ExecCommandOutputDelta(call_id="c", text=text) for text in pieces))
+    assert view.blocks[0].item["output"] == colour_output("".join(pieces))
 
 
 def test_an_event_of_an_unknown_call_is_no_error():
