@@ -11,16 +11,17 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from agent_magics.file_history.restore import Conflict, Restore, RestoreFailed, plan
 from agent_magics.file_history.states import ContentStore, PathChange, PathState
 from agent_magics.files.locks import append, hold
-from agent_magics.files.paths import read_judge
+from agent_magics.files.paths import read_judge, shown_path
 from agent_magics.files.plain_files import load_json, open_plain, read_plain
 from agent_magics.protocol.codec import is_typed
 from agent_magics.protocol.errors import FatalError
-from agent_magics.text.brief import number_of
+from agent_magics.text.brief import first_of, number_of
 
 # Limit in bytes of the contents that one conversation keeps; the oldest turns are dropped first.
 MOST_KEPT = 256 * 1024 * 1024
@@ -94,6 +95,11 @@ class UndoResult:
     doubtful: tuple[str, ...] = ()
     kept_folders: tuple[str, ...] = ()
     by: str = ""
+
+    def in_the_way(self, cwd: Path) -> str:
+        """Return the first conflicts with their reasons, as text."""
+        reasons = [f"{shown_path(each.change.path, cwd)}: {each.reason}" for each in self.obstacles]
+        return first_of(reasons, 5, "; ")
 
 
 class ChangeJournal:

@@ -6,7 +6,6 @@ cell, so a kernel that did not run the cell has no answer and the page shows no 
 
 from agent_magics.app import Agent
 from agent_magics.engine.file_changes.review import TurnReview
-from agent_magics.files.paths import shown_path
 from agent_magics.kernel.lab.link import Data, LabLink
 from agent_magics.protocol.errors import FatalError, short_message
 from agent_magics.protocol.items import Json
@@ -50,10 +49,10 @@ def _act(agent: Agent, review: TurnReview, question: Data) -> str:
             return review.revert(number)
         case {"act": "undo"} if review.is_last:
             way = agent.undo()
-            changed = [shown_path(e.change.path, agent.config.cwd) for e in way.obstacles]
-            if changed:
+            if way.obstacles:
+                hindrance = way.in_the_way(agent.config.cwd)
                 return (
-                    f"Nothing was undone, since you have changed {', '.join(changed[:5])}. "
+                    f"Nothing was undone, since something is in the way ({hindrance}). "
                     "%agent undo shows how; --force leaves that alone and undoes the rest."
                 )
     return ""

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from agent_magics import Agent, Call
+from agent_magics.kernel.lab.link import LabLink
+from agent_magics.kernel.lab.reviews import answer_review
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import ModelInformed
 from tests.support.turns import of_kind, scripted
@@ -62,6 +64,22 @@ def test_what_a_person_wrote_since_is_named_and_stays(agent: Agent) -> None:
     assert agent.undo().obstacles  # the person has written between
     with pytest.raises(FatalError, match="There is no change 6"):
         review.keep(6)
+
+
+def test_a_page_is_told_what_hinders_undoing_all() -> None:
+    Path(".env").write_text("KEY=1\n")
+    Path("a.txt").write_text("1\n")
+    command = Call("shell_command", {"command": "echo KEY=2 > .env; echo 2 > a.txt"})
+    tools = {"sandbox": "danger-full-access", "tools": ["shell_command"]}
+    with scripted(command, "Done.", **tools) as agent:
+        ran = agent.run_sync("Change it.")
+        lab = LabLink(None)
+        lab.changing["cell"] = [(agent, ran.events[0].turn_id)]
+        Path("a.txt").write_text("mine\n")
+        answer = answer_review(lab, {"cell": "cell", "place": 0, "act": "undo"})
+    assert ".env: what it was is not kept (protected: a file of secrets (.env)); " in answer["said"]
+    assert "a.txt: you changed it since" in answer["said"]
+    assert Path("a.txt").read_text() == "mine\n"
 
 
 def test_an_earlier_turn_is_reverted_after_a_later_one() -> None:

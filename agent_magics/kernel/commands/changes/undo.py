@@ -16,7 +16,6 @@ from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.describe import one_line
 from agent_magics.render.markdown import code_span
-from agent_magics.text.brief import first_of
 
 _MOST_NAMED = 20
 
@@ -79,9 +78,8 @@ def _conflict(notebook: NotebookAgents, agent: Agent, way: UndoResult) -> FatalE
     event = agent.session.conversation.files.conflict(cwd, way)
     if event.files:
         publish_diff(notebook, event, "In the way: as the agent left it, and as it is now")
-    reasons = [f"{shown_path(each.change.path, cwd)}: {each.reason}" for each in way.obstacles]
     return FatalError(
-        f"Nothing was changed, since something is in the way ({first_of(reasons, 5, '; ')}). "
+        f"Nothing was changed, since something is in the way ({way.in_the_way(cwd)}). "
         "With --force, %agent undo leaves that alone and puts the rest back."
     )
 
