@@ -58,7 +58,7 @@ class Additions:
             FatalError: no such prompt is running, or too much waits already.
         """
         with self._lock:
-            self._check(turn_id)
+            self._check(turn_id, content)
             self._notice(text_of(content))
             self._words.append(UserMessage(content))
             self._record()
@@ -76,7 +76,7 @@ class Additions:
             FatalError: no such prompt is running, or too much waits already.
         """
         with self._lock:
-            self._check(turn_id)
+            self._check(turn_id, content)
             self._notice(text_of(content))
             self._prompts[prompt_id] = UserMessage(content)
             self._record()
@@ -135,7 +135,7 @@ class Additions:
             self._turn_id, self._emit, self.on_words = "", None, _nothing
             return left
 
-    def _check(self, turn_id: str) -> None:
+    def _check(self, turn_id: str, content: Content) -> None:
         if not self._turn_id:
             raise FatalError(
                 f"Agent {self._agent!r} is not at work on a prompt, so there is nothing to add to; "
@@ -143,11 +143,12 @@ class Additions:
             )
         if turn_id not in ("", self._turn_id):
             raise FatalError(f"The turn under way is {self._turn_id!r}.")
-        waiting = self._waiting
-        if len(waiting) >= MOST_WAITING or sum(map(len, waiting)) >= MOST_CHARACTERS:
+        already, waiting = len(self._waiting), (*self._waiting, text_of(content))
+        if already >= MOST_WAITING or sum(map(len, waiting)) > MOST_CHARACTERS:
             raise FatalError(
-                f"{number_of(len(waiting), 'message')} wait for agent {self._agent!r} already, as "
-                "many as may; add more when the model has got some."
+                f"{number_of(already, 'message')} wait for agent {self._agent!r} already, and at "
+                f"most {MOST_WAITING} of {MOST_CHARACTERS:,} characters in all may; add less, or "
+                "when the model has got some."
             )
 
     @property

@@ -20,6 +20,7 @@ from agent_magics.protocol.events import (
 )
 from agent_magics.protocol.items import UserMessage
 from agent_magics.protocol.ops import DropPrompt, QueuePrompt
+from agent_magics.text.brief import number_of
 from tests.support.turns import (
     StuckModel,
     assert_valid,
@@ -204,7 +205,15 @@ def test_with_nothing_at_work_it_is_one_sentence(add: Any) -> None:
 
 
 @pytest.mark.parametrize("add", ["steer", "queue"])
-@pytest.mark.parametrize(("size", "taken"), [(1, MOST_WAITING), (MOST_CHARACTERS // 4, 4)])
+@pytest.mark.parametrize(
+    ("size", "taken"),
+    [
+        (1, MOST_WAITING),
+        (MOST_CHARACTERS // 4, 4),
+        (MOST_CHARACTERS - 1, 1),
+        (MOST_CHARACTERS + 1, 0),
+    ],
+)
 def test_of_a_flood_only_so_much_waits_and_the_rest_is_refused(
     add: str, size: int, taken: int
 ) -> None:
@@ -223,7 +232,7 @@ def test_of_a_flood_only_so_much_waits_and_the_rest_is_refused(
 
     agent = scripted(Call("flood"), "Heard.", tools=[flood], max_turns=2)
     agent.run_sync("Go.")
-    assert len(refusals) == 3 and f"{taken} messages wait for agent" in refusals[0]
+    assert len(refusals) == 3 and f"{number_of(taken, 'message')} wait for agent" in refusals[0]
 
 
 def test_a_call_by_hand_takes_no_words() -> None:
