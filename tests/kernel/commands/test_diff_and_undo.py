@@ -98,10 +98,17 @@ def test_an_edit_since_is_shown_and_nothing_is_changed(fresh: Kernel, folder: Pa
     assert [path.name for path in folder.iterdir()] == ["a.txt"]
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "x = 41\nopen('a.txt', 'w').write('from code')",
+        "x = 41\nwrite_file('a.txt', 'one')\nwrite_file('a.txt', 'two')",
+    ],
+    ids=["by itself", "by a tool, and again"],
+)
 def test_live_code_that_writes_files_counts_and_its_variables_are_put_back_apart(
-    fresh: Kernel, folder: Path
+    fresh: Kernel, folder: Path, code: str
 ) -> None:
-    code = "x = 41\nopen('a.txt', 'w').write('from code')"
     outcome = _turn(fresh, f"Call('python', {{'code': {code!r}}})")
     assert [file["path"] for file in outcome.items_of("changes")[0]["files"]] == ["a.txt"]
     assert fresh.run("%agent undo").status == "ok"
