@@ -15,19 +15,22 @@ _SAVED = 20_000  # characters of a diff that are saved
 LONG = "The diff is long: %agent diff shows it."
 
 
-def changes_item(event: TurnDiffUpdated, *, bare: bool = False) -> dict[str, Json]:
+def changes_item(
+    event: TurnDiffUpdated, *, bare: bool = False, whole: bool = False
+) -> dict[str, Json]:
     """Build the saved item (JSON) that lists the files a turn changed, with counts and the diff.
 
     Args:
         event: the changed files and their unified diff.
         bare: whether to leave the diff out, because it is shown already.
+        whole: whether to show a long one, too.
 
     Returns:
-        An item of kind "changes"; at most 40 files, and no diff above 60 lines or 20,000
-        characters.
+        An item of kind "changes"; at most 40 files, and unless `whole` no diff above 60 lines or
+        20,000 characters.
     """
     diff = "" if bare else event.diff
-    is_long = len(diff) > _SAVED or diff.count("\n") > _MOST_LINES
+    is_long = not whole and (len(diff) > _SAVED or diff.count("\n") > _MOST_LINES)
     files = event.files
     notes: list[Json] = [*event.notes, *([LONG] if is_long else [])]
     if len(files) > _MOST_FILES:
@@ -81,7 +84,7 @@ def changes_markdown(item: JsonMapping) -> str:
     """Return a "changes" item as Markdown without active content."""
     lines = [f"**{_heading(item)}**{_total(item)}", ""]
     lines += [
-        f"- {code_span(show_invisible(file['path']))} {harmless_prose(_details(file))}"
+        f"- {code_span(show_invisible(file['path']))} {harmless_prose(counts_of(file))}"
         for file in item["files"]
     ]
     parts = ["\n".join(lines)]
@@ -95,7 +98,7 @@ def changes_markdown(item: JsonMapping) -> str:
 def changes_plain(item: JsonMapping) -> str:
     """Return a "changes" item as plain text."""
     lines = [f"{_heading(item)}{_total(item)}"]
-    lines += [f"  {file['path']} {_details(file)}" for file in item["files"]]
+    lines += [f"  {file['path']} {counts_of(file)}" for file in item["files"]]
     lines += [f"Look at this: {text}" for text in item["runs"]]
     lines += [f"Note: {text}" for text in item["notes"]]
     lines += [item["diff"].rstrip()] if item["diff"] else []
@@ -122,7 +125,8 @@ def _count(added: int | None, removed: int | None) -> str:
     return f"+{added} −{removed}"  # noqa: RUF001 - a minus sign, as wide as the plus
 
 
-def _details(file: JsonMapping) -> str:
+def counts_of(file: JsonMapping) -> str:
+    """Return what became of a file of a "changes" item: the numbers of its lines, and notes."""
     parts = [] if file["path"].endswith("/") else [_count(file["added"], file["removed"])]
     parts += [file["change"]] if file["change"] != "changed" else []
     parts += [file["note"]] if file["note"] and file["note"] != "folder" else []

@@ -72,6 +72,14 @@ def test_a_turn_is_shown_undone_and_made_again(fresh: Kernel, folder: Path) -> N
     assert (folder / "a.txt").read_text() == "one\nTWO\n"
 
 
+def test_of_many_files_each_form_says_how_many_more_there_are(fresh: Kernel) -> None:
+    code = "for number in range(50): open(str(number), 'w').close()"
+    _turn(fresh, f"Call('python', {{'code': {code!r}}})")
+    shown = _bundle(fresh.run("%agent diff"))
+    forms = ("text/html", "text/markdown", "text/plain")
+    assert ["10 more files changed." in shown[form] for form in forms] == [True] * 3
+
+
 def test_turns_are_counted_back_and_listed(fresh: Kernel, folder: Path) -> None:
     calls = [_write("n.txt", f"{number}\n") for number in (1, 2)]
     fresh.run(scripted(calls[0], "'Done.'", calls[1], "'Done.'"))

@@ -15,7 +15,12 @@ from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.protocol.events import TurnDiffUpdated
 from agent_magics.protocol.items import Json
 from agent_magics.render.describe import one_line
-from agent_magics.render.diffs.changes import changes_item, changes_markdown, changes_plain
+from agent_magics.render.diffs.changes import (
+    changes_item,
+    changes_markdown,
+    changes_plain,
+    counts_of,
+)
 from agent_magics.render.diffs.side_by_side import side_by_side
 from agent_magics.render.markdown import code_span
 from agent_magics.render.tables import table
@@ -72,27 +77,16 @@ def publish_diff(
 ) -> None:
     """Show a diff in the running cell, without keys: as HTML, Markdown and text."""
     event, heading = redact(notebook.secrets, (event, heading))
-    item: dict[str, Any] = changes_item(event)
-    item["diff"] = event.diff
-    item["notes"] = [*event.notes, *facts]
-    above = [*event.runs, *event.notes, *facts]
+    item: dict[str, Any] = changes_item(event, whole=True)
+    item["notes"] += facts
+    files = "; ".join(f"{file['path']} {counts_of(file)}" for file in item["files"])
+    above = [files, *item["runs"], *item["notes"]]
     bundle: dict[str, Json] = {
-        "text/html": side_by_side(event.diff, heading, [_summary(event), *above]),
+        "text/html": side_by_side(event.diff, heading, above),
         "text/markdown": changes_markdown(item),
         "text/plain": changes_plain(item),
     }
     CellPublisher(notebook.shell).publish(bundle, uuid.uuid4().hex)
-
-
-def _summary(event: TurnDiffUpdated) -> str:
-    return "; ".join(
-        " ".join(filter(None, (file.path, _counts(file.added, file.removed), file.note)))
-        for file in event.files
-    )
-
-
-def _counts(added: int | None, removed: int | None) -> str:
-    return "" if added is None or removed is None else f"+{added} −{removed}"  # noqa: RUF001
 
 
 DIFF = Command(

@@ -113,6 +113,8 @@ def test_a_long_diff_is_left_to_the_word_for_it():
     event = TurnDiffUpdated(diff=_DIFF + "+x\n" * 100, files=_EVENT.files)
     item = changes_item(event)
     assert item["diff"] == "" and item["notes"] == [LONG]
+    item = changes_item(event, whole=True)
+    assert item["diff"] == event.diff and item["notes"] == []
 
 
 def test_what_runs_by_itself_is_named():
