@@ -102,10 +102,7 @@ class ChangedText:
 
 def _line_starts(text: bytes) -> list[int]:
     """Return where each line begins, and where the text ends."""
-    places, at = [0], text.find(b"\n") + 1
-    while at:
-        places.append(at)
-        at = text.find(b"\n", at) + 1
+    places = [0, *(found.end() for found in re.finditer(b"\n", text))]
     return places if places[-1] == len(text) else [*places, len(text)]
 
 

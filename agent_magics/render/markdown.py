@@ -215,10 +215,6 @@ def _block(node: SyntaxTreeNode, *, nested: bool) -> str:
     return _BLOCKS[node.type](node, nested)
 
 
-def _paragraph_block(node: SyntaxTreeNode, _nested: bool) -> str:
-    return _paragraph(node.children[0])
-
-
 def _paragraph(inline: SyntaxTreeNode) -> str:
     lines = _inline(inline.children, _place(inline)).split("\n")
     return "\n".join(map(_without_block, lines))
@@ -289,7 +285,7 @@ def _cell(inline: SyntaxTreeNode) -> str:
 
 _RULERS = {"": "-", "text-align:left": ":-", "text-align:right": "-:", "text-align:center": ":-:"}
 _BLOCKS: dict[str, Callable[[SyntaxTreeNode, bool], str]] = {
-    "paragraph": _paragraph_block,
+    "paragraph": lambda node, _nested: _paragraph(node.children[0]),
     "heading": _heading,
     "bullet_list": _list,
     "ordered_list": _list,

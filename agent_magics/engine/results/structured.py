@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 from agent_magics.dispatch.arguments.decoding import ArgumentBinder, validator_of
 from agent_magics.dispatch.results.values import safe_repr
@@ -229,11 +229,7 @@ def _has_handle(schema: object) -> bool:
     return schema.get("format") == HANDLE or any(map(_has_handle, schema.values()))
 
 
-class _Nothing:
-    """The absence of JSON; None stands for null."""
-
-
-NOTHING = _Nothing()
+NOTHING: Final = object()  # the absence of JSON; None stands for null
 
 
 def json_in(text: str) -> tuple[Any, str]:
