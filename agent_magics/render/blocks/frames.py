@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from agent_magics.protocol.items import Json, JsonMapping
 from agent_magics.render.markdown import harmless_prose
-from agent_magics.text.brief import number_of
+from agent_magics.text.brief import brief_line, number_of
 
 # The type of a displayed table in the event of a rich output; it is published as an item.
 TABLE = "application/vnd.agent-magics.table+json"
@@ -60,6 +60,6 @@ def _line(cells: Iterable[object]) -> str:
 
 
 def _cell(value: object) -> str:
-    text = "" if value is None else " ".join(str(value).split())
+    text = "" if value is None else brief_line(str(value), _LETTERS)
     # Its signs are data: `*a*` is no emphasis here.
-    return harmless_prose(_SIGN.sub(r"\\\g<0>", text[:_LETTERS])).replace("|", "\\|")
+    return harmless_prose(_SIGN.sub(r"\\\g<0>", text)).replace("|", "\\|")

@@ -75,6 +75,13 @@ def test_the_markdown_is_one_table_in_which_nothing_acts(values: list[object]) -
     assert to_plain(item)
 
 
+def test_a_cell_that_the_markdown_cuts_says_so() -> None:
+    long = "a text of more letters than a cell of the Markdown shows of it, "
+    item = {"kind": "table", **table_of(pd.DataFrame({long: [long, "short"]}))}
+    head, _, cut, short = to_markdown(item).split("\n")[2:]
+    assert head == cut == f"| {long[:59]}… |" and short == "| short |"
+
+
 def test_the_text_of_a_table_gives_way_to_the_table() -> None:
     rich = [{TABLE: {}, "text/plain": "   n\n0  1"}, {"image/png": "", "text/plain": "x"}]
     assert without_frames("x\n   n\n0  1\nx\n", rich) == "x\nx\n"
