@@ -4,6 +4,7 @@ from itertools import chain
 from typing import Any
 
 from agent_magics.app import Agent
+from agent_magics.engine.channels.redaction import redact_shortened
 from agent_magics.exec.launcher_client import current_tier
 from agent_magics.kernel.cell.outputs import redraw
 from agent_magics.kernel.commands.approvals import APPROVALS
@@ -77,7 +78,10 @@ def perform(notebook: NotebookAgents, line: str) -> Any:
     if gives_rights and notebook.live_kernel.running and not is_of_person():
         given = " ".join([word, *arguments[:1]])
         raise FatalError(f"%agent {given} gives rights: it is for the person, in a cell of theirs.")
-    found = command.act(notebook, arguments)
+    try:
+        found = command.act(notebook, arguments)
+    except FatalError as error:  # which may quote a file; its `str` hides only what looks like keys
+        raise FatalError(redact_shortened(notebook.secrets, Exception.__str__(error))) from error
     if isinstance(found, Returned):
         return found.value
     if found:

@@ -84,6 +84,16 @@ def test_a_command_shows_neither_a_key_nor_hidden_characters(
         assert not [each for each in HIDDEN if each in text.replace("\x1b[", "")]
 
 
+def test_an_error_that_quotes_a_file_shows_no_key(kernel: Kernel, place: Path) -> None:
+    (place / "own.py").write_text("a\nb\n")
+    written = {"path": "own.py", "content": f"a\nKEY = '{KEY}'\nb\n"}
+    kernel.run(scripted(f"Call('write_file', {written})", "'Done.'", name="other"))
+    kernel.run("%%agent --name other --approval never --tools write_file\nWrite it.\n")
+    (place / "own.py").write_text("a\nmine\nb\n")
+    outcome = kernel.run("%agent review revert 1 other")
+    assert "the agent's line “KEY = '[redacted]'” is not in own.py any more" in outcome.text
+
+
 def test_exported_code_holds_no_key(kernel: Kernel, place: Path) -> None:
     kernel.run("%agent export exported.ipynb")
     assert "4711" not in (place / "exported.ipynb").read_text()
