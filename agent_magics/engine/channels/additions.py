@@ -35,7 +35,7 @@ class Additions:
     ) -> None:
         self._agent = agent
         self._keep, self._notice = keep, notice
-        self.on_words: Callable[[], object] = bool
+        self.on_words: Callable[[], object] = lambda: None
         self._lock = threading.Lock()
         self._turn_id = ""  # of the running prompt, while it accepts additions
         self._emit: Emit | None = None
@@ -132,7 +132,7 @@ class Additions:
             self._prompts.clear()
             if left:
                 self._record()
-            self._turn_id, self._emit, self.on_words = "", None, bool
+            self._turn_id, self._emit, self.on_words = "", None, lambda: None
             return left
 
     def _check(self, turn_id: str, content: Content) -> None:
