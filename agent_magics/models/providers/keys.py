@@ -19,10 +19,15 @@ given_keys: set[str] = set()
 
 @lru_cache(maxsize=64)
 def place_of(address: str) -> str:
-    """Return the host (with a port other than 443) at `address`, under which its key is stored."""
-    parts = urlsplit(address if "://" in address else f"https://{address}")
-    host = (parts.hostname or "").lower()
-    port = parts.port or (80 if parts.scheme == "http" else 443)
+    """Return the host (with a port other than 443) at `address`, under which its key is stored; ""
+    if it is no address.
+    """
+    try:
+        parts = urlsplit(address if "://" in address else f"https://{address}")
+        host = (parts.hostname or "").lower()
+        port = parts.port or (80 if parts.scheme == "http" else 443)
+    except ValueError:
+        return ""
     return host if port == 443 else f"{host}:{port}"
 
 

@@ -18,6 +18,7 @@ from agent_magics.config_files.places import user_config_file
 from agent_magics.dispatch.hooks import Hooks
 from agent_magics.kernel.magics import AgentMagics
 from agent_magics.kernel.setting_traits import given_in
+from agent_magics.models.providers.keys import key_of
 from agent_magics.models.recordings.scripted import ScriptedModel
 from agent_magics.protocol.config import Where
 from agent_magics.protocol.errors import FatalError
@@ -376,7 +377,8 @@ def test_who_wins(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "address", ["localhost:11434/v1", "a word", "http://", "http://h:99999/v1"]
+    "address",
+    ["localhost:11434/v1", "a word", "http://", "http://h:99999/v1", "http://h:x", "http://[::1"],
 )
 def test_a_variable_that_does_not_fit_is_told_by_its_name_where_it_counts(address, monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", address)
@@ -384,6 +386,8 @@ def test_a_variable_that_does_not_fit_is_told_by_its_name_where_it_counts(addres
         Agent()
     given = Source("program", {"base_url": "http://127.0.0.1:3/v1"})
     assert resolve([given]).settings.base_url == "http://127.0.0.1:3/v1"
+    monkeypatch.setenv("OPENAI_API_KEY", "of-whom-is-unknown")
+    assert key_of("http://127.0.0.1:3/v1") == ""
     write_user_file('base_url = "http://127.0.0.1:1/v1"\n')
     assert resolve([]).settings.base_url == "http://127.0.0.1:1/v1"
 
