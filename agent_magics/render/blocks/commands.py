@@ -9,7 +9,7 @@ from agent_magics.render.describe import SAVED_CHARACTERS, command_line, ending,
 _GOES_ON = "goes on as a session"
 
 
-class _PrintedOutput:
+class _CommandOutput:
     """The output of a call's command, or of a session since its call; of a long one, the end."""
 
     def __init__(self, block: DisplayBlock) -> None:
@@ -34,8 +34,8 @@ class CommandBlocks:
     def __init__(self, blocks: Blocks, calls: CallBlocks) -> None:
         self._blocks = blocks
         self._calls = calls
-        self._sessions: dict[str, _PrintedOutput] = {}
-        self._printed: dict[str, _PrintedOutput] = {}  # by the key of a call's block
+        self._sessions: dict[str, _CommandOutput] = {}
+        self._printed: dict[str, _CommandOutput] = {}  # by the key of a call's block
 
     @property
     def going_on(self) -> list[DisplayBlock]:
@@ -58,7 +58,7 @@ class CommandBlocks:
         if block is None or event.session_id:
             return []
         # The stream widget gets the whole output; the block only its end, for other front ends.
-        return self._printed.setdefault(block.key, _PrintedOutput(block)).add(event.text)
+        return self._printed.setdefault(block.key, _CommandOutput(block)).add(event.text)
 
     def _begin_session(self, event: ExecCommandBegin) -> list[DisplayBlock]:
         """Add a block for a command that goes on after its call has returned."""
@@ -68,7 +68,7 @@ class CommandBlocks:
         title = one_line(command_line(event.command))
         key = f"session:{event.session_id}"
         block = self._blocks.begin_call(key, "session", title, "", "bash")
-        self._sessions[event.session_id] = _PrintedOutput(block)
+        self._sessions[event.session_id] = _CommandOutput(block)
         return [block] if call is None else [call, block]
 
     def _end_session(self, event: ExecCommandEnd) -> list[DisplayBlock]:
