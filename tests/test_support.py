@@ -17,6 +17,8 @@ import psutil
 import pytest
 
 from tests.support import forks, needs
+from tests.support.attacks.syscalls import LIBC, syscall
+from tests.support.attacks.world import remove_shared
 from tests.support.kernels import forked
 from tests.support.kernels.driver import CHANNELS, Kernel
 from tests.support.models.forked import ForkedServer
@@ -403,3 +405,25 @@ def test_a_process_that_no_signal_reaches_ends_with_a_traceback(run, tmp_path):
 def test_a_model_server_that_tells_no_port_fails_at_once(arguments, error):
     with pytest.raises(AssertionError, match=error):
         ForkedServer(asyncio.sleep, *arguments)
+
+
+def test_what_a_killed_attack_shared_is_removed_by_its_name():
+    name = f"agent-magics-attacks-{os.getpid()}"
+    share = "import os, json; from tests.support.attacks.world import share"
+    kill = "print(json.dumps(facts), flush=True); os.kill(os.getpid(), 9)"
+    code = f"{share}; facts = share({name!r}, b'secret'); {kill}"
+    killed = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=False
+    )
+    facts = json.loads(killed.stdout)
+
+    def found() -> list[object]:
+        files = [facts[each] for each in ("shared", "shared_memory") if Path(facts[each]).exists()]
+        memory = LIBC.shmget(facts["memory_key"], 0, 0)
+        return [*files, memory] if memory >= 0 else files
+
+    assert killed.returncode == -9 and len(found()) == 3
+    remove_shared(name)
+    assert not found()
+    with pytest.raises(FileNotFoundError):
+        syscall("mq_unlink", facts["queue"].encode())

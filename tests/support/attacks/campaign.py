@@ -15,9 +15,8 @@ from typing import Any
 
 import agent_magics
 from tests.support.attacks import runner  # noqa: F401  (fills the table)
-from tests.support.attacks.syscalls import syscall
 from tests.support.attacks.table import LIFETIME, ROWS, Row
-from tests.support.attacks.world import make_file_of_root, make_setuid_cat
+from tests.support.attacks.world import make_file_of_root, make_setuid_cat, remove_shared
 
 _USER = 1001
 _PATIENCE = 100.0  # seconds for a whole configuration on a busy machine
@@ -128,9 +127,7 @@ def run_kernel(configuration: Configuration, module: str, task: dict[str, Any]) 
         return _run_in(root, configuration, module, task)
     finally:
         shutil.rmtree(root, ignore_errors=True)
-        # A kernel that was killed, by the time limit say, leaves its message queue.
-        with contextlib.suppress(OSError):
-            syscall("mq_unlink", root.name.encode())
+        remove_shared(root.name)  # which a kernel leaves that was killed, by the time limit say
 
 
 def _run_in(

@@ -16,6 +16,7 @@ import subprocess
 import tempfile
 import threading
 import time
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,46 @@ class Mailbox:
 _BESIDE = 300  # folders that stand before the deepest one
 
 
+def share(name: str, secret: bytes) -> dict[str, Any]:
+    """Make what other processes find: two files, shared memory and a message queue.
+
+    Args:
+        name: of the campaign's folder; by it `remove_shared` finds them.
+        secret: what stands in them, but in the file that attacks write.
+
+    Returns:
+        The facts about them.
+    """
+    written, read = _shared_files(name)
+    written.touch(mode=0o600)
+    read.write_bytes(secret)
+    key = _memory_key(name)
+    identifier = LIBC.shmget(key, 4096, 0o1600)  # IPC_CREAT
+    ctypes.memmove(LIBC.shmat(identifier, None, 0), secret, len(secret))
+    queue = syscall("mq_open", name.encode(), os.O_CREAT | os.O_RDWR, 0o600, None)
+    syscall("mq_send", queue, secret, len(secret), 0, None)
+    os.close(queue)
+    facts = {"shared": str(written), "shared_memory": str(read)}
+    return facts | {"memory_key": key, "queue": name}
+
+
+def remove_shared(name: str) -> None:
+    """Remove what `share` made, also in a process that was killed."""
+    for file in _shared_files(name):
+        file.unlink(missing_ok=True)
+    LIBC.shmctl(LIBC.shmget(_memory_key(name), 0, 0), 0, None)  # IPC_RMID
+    with contextlib.suppress(FileNotFoundError):
+        syscall("mq_unlink", name.encode())
+
+
+def _shared_files(name: str) -> tuple[Path, Path]:
+    return Path(f"/tmp/{name}.shared"), Path(f"/dev/shm/{name}")
+
+
+def _memory_key(name: str) -> int:
+    return zlib.crc32(name.encode()) % (1 << 30) + 1
+
+
 class Scene:
     """The world below one folder, in which this process plays the notebook kernel.
 
@@ -170,10 +211,6 @@ class Scene:
             path.write_text(text, encoding="utf-8")
         os.link(self.workspace / ".env", self.workspace / "aa/7/second-name")
         os.link(self.home / ".ssh/id_rsa", self.workspace / "aa/8/second-name")
-        descriptor, shared = tempfile.mkstemp(prefix="agent-magics-attack-", dir="/tmp")
-        os.close(descriptor)
-        self.facts["shared"] = shared
-        self._closing.callback(os.unlink, shared)
         self.facts["leash"] = str(self.workspace / "leash")
         os.mkfifo(self.facts["leash"])
 
@@ -185,24 +222,9 @@ class Scene:
         self.facts["scratch_address"] = ctypes.addressof(self._scratch)
         # Where Yama lets only parents look (ptrace_scope 1), whoever wants may look at this one.
         LIBC.prctl(0x59616D61, ctypes.c_ulong(-1), 0, 0, 0)  # PR_SET_PTRACER
-        key = secrets.randbelow(1 << 30) + 1
-        create, remove = 0o1000, 0  # IPC_CREAT, IPC_RMID
-        identifier = LIBC.shmget(key, 4096, create | 0o600)
-        ctypes.memmove(LIBC.shmat(identifier, None, 0), secret, len(secret))
-        self._closing.callback(LIBC.shmctl, identifier, remove, None)
-        shared = Path("/dev/shm") / f"agent-magics-attack-{os.getpid()}"
-        shared.write_bytes(secret)
-        self._closing.callback(shared.unlink, missing_ok=True)
-        self.facts |= {"memory_key": key, "shared_memory": str(shared)}
-        self._make_queue(secret)
-
-    def _make_queue(self, secret: bytes) -> None:
-        name = self.root.parent.name  # by which the campaign removes that of a killed kernel
-        queue = syscall("mq_open", name.encode(), os.O_CREAT | os.O_RDWR, 0o600, None)
-        syscall("mq_send", queue, secret, len(secret), 0, None)
-        self._closing.callback(syscall, "mq_unlink", name.encode())
-        self._closing.callback(os.close, queue)
-        self.facts["queue"] = name
+        name = self.root.parent.name
+        self._closing.callback(remove_shared, name)
+        self.facts |= share(name, secret)
 
     def _make_descriptors(self) -> None:
         for name, text in (
