@@ -10,7 +10,6 @@ from agent_magics.models.providers.endpoints import check_address
 from agent_magics.protocol.errors import FatalError
 
 _ACCOUNT = {"OpenAI-Organization": "OPENAI_ORG_ID", "OpenAI-Project": "OPENAI_PROJECT_ID"}
-
 _READ = (
     *(*_ACCOUNT.values(), "SSL_CERT_FILE", "SSL_CERT_DIR"),
     *("http_proxy", "https_proxy", "all_proxy", "no_proxy"),
@@ -32,7 +31,7 @@ OTHER_PROXY = (
 NO_VALUE = "{name} has a line break or a letter beyond ASCII within it, as no header can: mend it."
 
 
-def as_read() -> tuple[str | None, ...]:
+def values_read() -> tuple[str | None, ...]:
     """Return the values of all variables that are read here, to compare them with later ones."""
     return tuple(map(os.environ.get, _READ))
 

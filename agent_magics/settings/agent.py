@@ -104,6 +104,6 @@ class AgentSettings:
 
 def _read_once(values: Mapping[str, object]) -> dict[str, object]:
     """Return values with a list in the place of an iterator, which would yield nothing later."""
-    lists = ("writable_roots", "tools", "hooks")
-    read = {name: [*each] for name in lists if isinstance(each := values.get(name), Iterator)}
-    return {**values, **read}
+    return {
+        name: [*value] if isinstance(value, Iterator) else value for name, value in values.items()
+    }

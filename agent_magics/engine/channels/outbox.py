@@ -68,7 +68,7 @@ class Outbox:
         self._is_recorded = True
         self._problem: Exception | None = None  # why recording failed, until it is reported
         self._turns: dict[str, _TurnListeners] = {}
-        self._earlier = set[str]()  # those of earlier conversations, whose events are only shown
+        self._earlier_turns = set[str]()  # of other conversations: their events are shown alone
         self.secrets = Secrets()
         self._pending: list[Event | Entry] = []
         self._unshown = deque[Event]()  # recorded, and not shown yet
@@ -82,7 +82,7 @@ class Outbox:
             self.record()
             before, self._rollout = self._rollout, rollout
             self._is_recorded = True
-            self._earlier.update(self._turns)
+            self._earlier_turns.update(self._turns)
             self._numbers = itertools.count(last + 1)
         if before is not None:
             before.close()
@@ -223,7 +223,8 @@ class Outbox:
         with self._recording:
             with self._lock:
                 happened, self._pending = self._pending, []
-            self._write([e for e in happened if getattr(e, "turn_id", "") not in self._earlier])
+            earlier = self._earlier_turns
+            self._write([each for each in happened if getattr(each, "turn_id", "") not in earlier])
             self._unshown.extend(each for each in happened if isinstance(each, Event))
 
     def _write(self, happened: Sequence[Event | Entry]) -> None:

@@ -81,9 +81,8 @@ class DiffTracker:
             RespondToModel: another agent has changed one of the files unknown to this one, which
                 is not told of it a second time.
         """
-        places = [place for path in paths for place in _places_of(path)]
-        self._tell_of_others(places)
-        watched = with_missing_folders(places)
+        self._tell_of_others([real_path(Path(path).absolute()) for path in paths])
+        watched = with_missing_folders(place for path in paths for place in _places_of(path))
         busy = [memory for memory in self._memories() if memory.is_busy]
         for memory in busy:  # what commands and code have changed there until now comes first
             self._add_found(memory, *memory.changes_at(watched))

@@ -335,8 +335,8 @@ def has_better_wire(wire: WireName, address: str, headers: Mapping[str, str]) ->
         address: its address.
         headers: the headers of its answer, names in any case.
     """
-    is_tried = wire == "responses" and address not in _known_wires
-    return is_tried and headers.get("server", "") in CHAT_IS_BETTER
+    is_first = wire == "responses" and address not in _known_wires
+    return is_first and headers.get("server", "") in CHAT_IS_BETTER
 
 
 def remember_wire(address: str, wire: WireName) -> None:

@@ -14,7 +14,7 @@ from typing import ClassVar, Protocol
 
 from agent_magics.models.access import ServerAccess
 from agent_magics.models.base import ModelEvent, ModelRequest, RetryWait
-from agent_magics.models.environment import as_read
+from agent_magics.models.environment import values_read
 from agent_magics.models.error_redaction import keys_in_address, without_keys
 from agent_magics.models.faults import Fault, UnknownModel, UnsupportedWire, brief
 from agent_magics.models.providers import credentials
@@ -237,7 +237,7 @@ class RemoteModel:
                 if each.is_closed():
                     self._transports.pop(each, None)
         opened = self._transports.setdefault(loop, {})
-        place = (key, self._access.address, *as_read())
+        place = (key, self._access.address, *values_read())
         if place not in opened:
             opened[place] = open_transport(self._access, key, self._timeout)
         return opened[place]

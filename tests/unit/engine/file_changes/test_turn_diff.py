@@ -17,8 +17,9 @@ from agent_magics.file_history import workspace
 from agent_magics.file_history.journal import ChangeJournal, TurnChanges
 from agent_magics.file_history.states import ABSENT, PathChange, PathState
 from agent_magics.file_history.workspace import memory_of
+from agent_magics.file_history.writers import Writers
 from agent_magics.files.beneath import real_path
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.events import TurnDiffUpdated, Warned
 from tests.support.files.random_trees import CONTENTS, EDITS, PATHS, edit, tree_of
 
@@ -45,11 +46,11 @@ class Work:
         self._told: set[str] = set()
         self._turns = 0
 
-    def turn(self) -> DiffTracker:
+    def turn(self, **others) -> DiffTracker:
         self._turns += 1
         roots = (self.root,)
         tracker = DiffTracker(
-            self.journal, f"t{self._turns}", self.root, roots, self._emit, self._told
+            self.journal, f"t{self._turns}", self.root, roots, self._emit, self._told, **others
         )
         tracker.title = f"turn {self._turns}"
         return tracker
@@ -264,6 +265,26 @@ def test_a_tool_may_name_its_file_in_any_way(work, monkeypatch, name):
     assert work.tree() != tree
     assert not work.journal.undo().obstacles
     assert work.tree() == tree
+
+
+@pytest.mark.parametrize("written", ["a", "link"])
+@pytest.mark.parametrize("again", ["a", "link"])
+def test_a_file_that_was_read_may_be_written_by_any_name(work, written, again):
+    (work.root / "a").write_text("1")
+    (work.root / "link").symlink_to("a")
+    writers = Writers()
+    one, other = (work.turn(agent=name, writers=writers) for name in ("one", "other"))
+    with one.writing([work.root / written]):
+        (work.root / "a").write_text("2")
+    is_told = pytest.raises(RespondToModel, match="was changed by agent one")
+    with is_told, other.writing([work.root / again]):
+        raise AssertionError("it has not read it")
+    with one.writing([work.root / written]):
+        (work.root / "a").write_text("3")
+    other.saw(work.root / "a")
+    with other.writing([work.root / again]):
+        (work.root / "a").write_text("4")
+    assert (work.root / "a").read_text() == "4"
 
 
 def test_a_path_behind_a_link_does_not_hinder_the_tool(work):
