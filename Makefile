@@ -29,9 +29,11 @@ PYTEST = $(ISOLATED) $(BIN)/python make/watched.py $(BIN)/python -m pytest -p te
 	--workers $(WORKERS)
 NOTEBOOKS := --nbval --nbval-current-env --nbval-sanitize-with notebooks/sanitize.cfg \
 	--nbval-cell-timeout 120
-# With neither browser nor sandbox, with the examples that are written down only, and not with those
-# that repeat something until chance would have shown it. (nbval's imports take each worker a second.)
-FAST := -p no:nbval tests/unit tests/turns --ignore=tests/unit/exec/launcher \
+# Folders whose tests start commands, servers or pools, or wait as a person does.
+SLOW := unit/elsewhere unit/exec unit/mcp unit/rows unit/symbols unit/tools/commands \
+	turns/approvals turns/commands turns/hostile turns/symbols
+# nbval's imports take each worker a second.
+FAST := -p no:nbval tests/unit tests/turns $(SLOW:%=--ignore=tests/%) \
 	-m "not long and not soak and not hypothesis"
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
@@ -66,9 +68,7 @@ test: $(VENV)/test.stamp  ## Install what tests need and run all of them.
 	@$(PYTEST) -m "not long" $(NOTEBOOKS) tests notebooks $(PYTEST_ARGS)
 
 .PHONY: test-fast
-# Its tests wait for the disk more than for processes.
-test-fast: WORKERS = $(shell expr $$(getconf _NPROCESSORS_ONLN) \* 3)
-test-fast: $(VENV)/test.stamp labextension  ## Run in a minute what needs neither browser, sandbox nor random examples, and is no soak or table of attacks.
+test-fast: $(VENV)/test.stamp labextension  ## Run in a minute what is quick in tests/unit and tests/turns: no server, no pool, nothing random.
 	@$(PYTEST) $(FAST) $(PYTEST_ARGS)
 
 .PHONY: test-long

@@ -164,6 +164,7 @@ def test_four_work_at_a_time_and_an_end_frees_its_place_at_once():
     assert f"{AT_A_TIME} sub-agents work at a time" in fifth and "explore-5" in fifth
 
 
+@pytest.mark.soak
 def test_a_conversation_has_at_most_fifty():
     scripts = {f"explore_{n}": ["Ok."] for n in range(1, MOST + 1)}
     model = TreeModel(main=[[spawn() for _ in range(MOST + 1)], "Done."], **scripts)

@@ -66,6 +66,7 @@ def told():
     return json.loads(run_script(SCRIPT, "-W", "ignore::DeprecationWarning"))
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("how", ["run", "again", "call"])
 def test_the_parent_s_agent_says_to_start_a_new_one(told, how):
     assert "start a new Agent" in told[how]

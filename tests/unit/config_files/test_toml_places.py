@@ -78,6 +78,7 @@ def test_a_text_in_three_quotes_ends_where_it_ends_for_toml(quotes, data):
         assert lines == {("t",): 1, ("t", "x"): 2, ("t", "y"): text.count("\n")}
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("piece", ['\\"""', "\\\\", '"" ', "'", '\\"'])
 def test_a_long_line_costs_no_more_than_its_length(piece):
     began = process_time()

@@ -36,6 +36,7 @@ def test_what_tools_and_servers_write_by_themselves_is_no_change(
     assert [each.path for each in memory.end().changes] == [str(file)] * is_watched
 
 
+@pytest.mark.soak
 def test_commands_go_on_beside_a_folder_that_is_nested_without_end(tmp_path: Path) -> None:
     nest = "import os\nfor _ in range(1_500): os.mkdir('d'); os.chdir('d')"
     memory = WorkspaceMemory(str(tmp_path))

@@ -180,6 +180,7 @@ def test_no_other_module_locks_files():
 # -- locks of threads ------------------------------------------------------------------------------
 
 
+@pytest.mark.soak
 def test_a_forked_child_has_each_lock_of_a_module_free():
     package = Path(agent_magics.__file__).parent
     makers = {"Lock", "RLock", "Condition", "Semaphore"}

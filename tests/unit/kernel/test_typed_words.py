@@ -56,6 +56,7 @@ def test_a_quote_without_its_partner_is_told(line: str) -> None:
         split_words(line)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("piece", ["{{", '"', "{{a}} ", "a=", " '", '"a" '])
 def test_a_long_line_costs_no_more_than_its_length(piece: str) -> None:
     began = process_time()

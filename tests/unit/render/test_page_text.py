@@ -62,6 +62,7 @@ def page():
 pytestmark = pytest.mark.needs("program node", "labextension")
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("form", ["{}", "a{}"])
 def test_every_character_is_shown_as_in_the_kernel(page, form):
     texts = [form.format(c) for c in KNOWN]

@@ -638,6 +638,7 @@ def test_how_a_session_ended(exit_code, status, note):
     assert (session["status"], session["exit_code"], session["note"]) == (status, exit_code, note)
 
 
+@pytest.mark.soak
 def test_of_a_long_session_the_end_is_kept_from_a_line_start():
     view = fold(CALL, goes_on(), RETURNS)
     for number in range(500):

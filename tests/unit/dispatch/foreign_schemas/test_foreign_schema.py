@@ -244,6 +244,7 @@ LARGE: dict[str, Any] = {
 }
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("slashes", [False, True], ids=["merged", "pointed at in many ways"])
 @pytest.mark.parametrize("case", LARGE)
 def test_what_many_refer_to_is_not_looked_at_for_each(case, slashes):

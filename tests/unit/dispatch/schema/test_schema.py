@@ -987,6 +987,7 @@ def run_fresh(code: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.soak
 def test_no_pydantic_for_simple_signatures():
     code = (
         "import sys, agent_magics.dispatch.results.output\n"

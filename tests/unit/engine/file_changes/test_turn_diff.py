@@ -581,6 +581,7 @@ def test_a_file_is_described_again_only_where_its_change_is_another(tmp_path):
     assert [file.note for file, _ in again[7:10]] == ["", "by w", ""]
 
 
+@pytest.mark.soak
 def test_many_new_folders_are_described_in_a_time_that_grows_with_their_number(tmp_path):
     folder, root = PathState("folder", 0o755), str(tmp_path)
     changes = [PathChange(f"{root}/{n % 100}/{n}", ABSENT, folder) for n in range(100, 20_000)]

@@ -215,6 +215,7 @@ def test_the_name_of_a_series_is_part_of_it(code):
     pandas.testing.assert_series_equal(namespace["x"], before)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "code", ["x.iloc[:, 2_999] = 5.0", "x.columns = [*range(2_999), 'last']", "x[1_200] = 0"]
 )

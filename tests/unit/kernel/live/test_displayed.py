@@ -82,6 +82,7 @@ def test_a_text_that_is_kept_by_its_ends_alone_counts_as_cut():
         assert in_brief(value, {"text/plain": repr(value)})[1] == is_cut
 
 
+@pytest.mark.soak
 def test_many_short_pieces_take_no_more_room_than_few_long_ones():
     kept, count = KeptText(), 400_000
     for _ in range(count):
