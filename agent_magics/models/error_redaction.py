@@ -1,8 +1,8 @@
-"""Finds API keys in addresses of servers, and removes keys from the texts of errors."""
+"""Finds API keys in addresses of servers, and removes keys from addresses and texts of errors."""
 
 import re
 from collections.abc import Iterable
-from urllib.parse import unquote, unquote_plus, urlsplit
+from urllib.parse import unquote, unquote_plus, urlsplit, urlunsplit
 
 from agent_magics.text.secrets import SECRET_PARAMETER
 
@@ -16,13 +16,23 @@ _SHORTEST_ALONE = 4
 
 def keys_in_address(address: str) -> tuple[str, ...]:
     """Return the keys in a server's address, as they stand there and as they are meant: a
-    password, or keys in its query.
+    password, a name without one (some servers take a token there), or keys in its query.
     """
     parts = urlsplit(address)
-    query = (each.partition("=") for each in parts.query.split("&"))
-    found = [value for name, _, value in query if SECRET_PARAMETER.search(unquote_plus(name))]
-    written = [*filter(None, (parts.password, *found))]
+    found = [each.partition("=")[2] for each in parts.query.split("&") if _is_key(each)]
+    written = [*filter(None, (parts.password or parts.username, *found))]
     return tuple(dict.fromkeys([*written, *map(unquote, written), *map(unquote_plus, written)]))
+
+
+def shown_address(address: str) -> str:
+    """Return a server's address without the login and the keys that stand within it."""
+    parts = urlsplit(address)
+    query = "&".join(each for each in parts.query.split("&") if not _is_key(each))
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=query))
+
+
+def _is_key(parameter: str) -> bool:
+    return SECRET_PARAMETER.search(unquote_plus(parameter.partition("=")[0])) is not None
 
 
 def without_keys(text: str, keys: Iterable[str]) -> str:

@@ -15,6 +15,7 @@ from agent_magics.engine.session import Session
 from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.files.paths import typed_path
 from agent_magics.model_clients import ModelClients
+from agent_magics.models.error_redaction import shown_address
 from agent_magics.models.providers.catalog import find_model
 from agent_magics.models.providers.endpoints import server_address
 from agent_magics.protocol.checked import check
@@ -296,7 +297,7 @@ def _digest(
 ) -> bytes:
     """Return a digest of all that decides answers, but for the rows."""
     asked = {
-        "server": server_address(settings.base_url),
+        "server": shown_address(server_address(settings.base_url)),
         "features": dict(settings.features or {}),
         **asdict(terms),
         **({"columns": columns.of_type} if columns.of_type else {}),

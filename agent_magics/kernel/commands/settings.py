@@ -5,7 +5,7 @@ from dataclasses import asdict, is_dataclass
 from agent_magics.config_files.trust import SHOWN_DIGEST
 from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
-from agent_magics.models.error_redaction import keys_in_address, without_keys
+from agent_magics.models.error_redaction import shown_address
 from agent_magics.protocol.config import Where
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span
@@ -35,7 +35,7 @@ def _shown(name: str, resolved: Resolved) -> str:
     if name in ("mcp_servers", "language_servers", "hooks"):  # which may hold keys
         return f"{len(value)} given"
     if name == "base_url":
-        value = without_keys(value, keys_in_address(value))
+        value = shown_address(value)
     if is_dataclass(value) and not isinstance(value, type):
         value = ", ".join(f"{each}={given}" for each, given in asdict(value).items())
     return code_span(brief(str(value), 120))

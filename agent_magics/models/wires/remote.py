@@ -15,7 +15,7 @@ from typing import ClassVar, Protocol
 from agent_magics.models.access import ServerAccess
 from agent_magics.models.base import ModelEvent, ModelRequest, RetryWait
 from agent_magics.models.environment import values_read
-from agent_magics.models.error_redaction import keys_in_address, without_keys
+from agent_magics.models.error_redaction import shown_address, without_keys
 from agent_magics.models.faults import Fault, UnknownModel, UnsupportedWire, brief
 from agent_magics.models.providers import credentials
 from agent_magics.models.providers.endpoints import (
@@ -99,8 +99,7 @@ class RemoteModel:
     def source(self) -> str:
         """Where the answers come from: "OpenAI" or the server's address."""
         address = self._access.address
-        bare = without_keys(split_query(address)[0], keys_in_address(address))
-        return endpoint_of(address).name or bare
+        return endpoint_of(address).name or shown_address(split_query(address)[0])
 
     def secrets(self) -> tuple[str, ...]:
         """Return the keys in use, which must not be written anywhere."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_magics.models.access import ServerAccess
+from agent_magics.models.error_redaction import shown_address
 from agent_magics.models.faults import Fault, UnsupportedWire, brief
 from agent_magics.models.provider import MODEL_CLASSES
 from agent_magics.models.providers.endpoints import wires_of
@@ -81,8 +82,8 @@ class BatchApi:
 
     @property
     def address(self) -> str:
-        """The server's address."""
-        return self._transport.address
+        """The server's address, without a login, since batches are written down with it."""
+        return shown_address(self._transport.address)
 
     async def check(self) -> None:
         """Find out whether the server has a batch API; costs nothing.

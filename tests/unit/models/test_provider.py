@@ -150,8 +150,8 @@ def test_another_server_at_the_same_address_is_asked_on_the_wire_that_it_has(fir
 
 
 def test_where_answers_come_from_is_said_without_a_login():
-    model = open_model(base_url="http://me:hunt3r@h/v1?key=x1y2")
-    assert model.source == "http://me:[API key]@h/v1"
+    for login in ("me:hunt3r", "me:hunter", "sk-token"):
+        assert open_model(base_url=f"http://{login}@h/v1?key=x1y2").source == "http://h/v1"
 
 
 def test_a_fault_on_the_way_does_not_lose_the_turn():

@@ -12,7 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_magics.models.access import ServerAccess
-from agent_magics.models.error_redaction import SHORTEST_KEY, keys_in_address, without_keys
+from agent_magics.models.error_redaction import (
+    SHORTEST_KEY,
+    keys_in_address,
+    shown_address,
+    without_keys,
+)
 from agent_magics.models.recordings.redaction import (
     PLACEHOLDERS,
     Hider,
@@ -205,16 +210,24 @@ def test_words_that_are_no_keys_stay(text):
 
 
 @pytest.mark.parametrize(
-    ("address", "keys"),
+    ("address", "keys", "shown"),
     [
-        ("https://api.example.org/v1", ()),
-        ("https://host/v1?api-version=2026-11-01", ()),
-        ("https://host/v1?Api-Key=abc&x=1&sig=d%2Fe", ("abc", "d/e", "d%2Fe")),
-        ("https://ann:p%40ss@host/v1", ("p@ss", "p%40ss")),
+        ("https://api.example.org/v1", (), "https://api.example.org/v1"),
+        ("http://[::1]:8000/v1", (), "http://[::1]:8000/v1"),
+        ("https://host/v1?api-version=2026", (), "https://host/v1?api-version=2026"),
+        (
+            "https://host/v1?Api-Key=abc&x=1&sig=d%2Fe",
+            ("abc", "d/e", "d%2Fe"),
+            "https://host/v1?x=1",
+        ),
+        ("https://ann:p%40ss@host/v1", ("p@ss", "p%40ss"), "https://host/v1"),
+        ("https://ann:p@ss@host:1/v1", ("p@ss",), "https://host:1/v1"),
+        ("https://sk-token@host/v1/@x", ("sk-token",), "https://host/v1/@x"),
     ],
 )
-def test_keys_in_an_address(address, keys):
+def test_keys_in_an_address(address, keys, shown):
     assert set(keys_in_address(address)) == set(keys)
+    assert shown_address(address) == shown
 
 
 def test_json_is_cleaned_where_it_stands():

@@ -50,6 +50,25 @@ def test_results_are_fetched_without_the_rows_and_taken_in_by_the_map():
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("login", ["me:hunter{}", "sk-token-{}"], ids=["password", "token"])
+def test_a_login_is_not_written_down_and_another_one_goes_on(login, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with BatchServer(stays="in_progress") as server:
+        first, second = (
+            server.base_url.replace("//", f"//{login.format(n)}@") + f"?key=word{n}" for n in (1, 2)
+        )
+        with Agent("gpt-4o-mini", base_url=first) as agent:
+            mapped(agent, stops_at="in_progress")
+        written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+        assert server.base_url.encode() in written
+        assert login.format(1).encode() not in written and b"word1" not in written
+        server.release()
+        with Agent("gpt-4o-mini", base_url=second) as agent:
+            assert not len(mapped(agent).failed)
+        assert len(server.log()) == 40
+
+
+@pytest.mark.soak
 def test_a_batch_is_cancelled_and_its_answers_are_kept():
     with BatchServer(stays="in_progress") as server, opened(server) as agent:
         mapped(agent, stops_at="in_progress")
