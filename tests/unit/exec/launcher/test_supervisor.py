@@ -370,9 +370,8 @@ def test_a_stopped_command_can_be_killed(launcher):
 
 @pytest.mark.parametrize("tty", [False, True])
 def test_interrupt_reaches_the_foreground(launcher, confinement, tty):
-    script = (
-        "set -m; bash -c 'trap \"echo job; exit\" INT; echo ready; while :; do sleep 0.01; done'; :"
-    )
+    # Of 1,000 interrupts one makes bash 5.2 spin for ever if it comes while bash starts a program.
+    script = "set -m; bash -c 'trap \"echo job; exit\" INT; echo ready; while :; do :; done'; :"
     if not tty:
         script = script.removeprefix("set -m; ")
     command = launcher.spawn(["bash", "-c", script], tty=tty, confinement=confinement)
