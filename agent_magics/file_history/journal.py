@@ -233,6 +233,12 @@ class ChangeJournal:
         return not self._turns
 
     @property
+    def last_undone(self) -> TurnChanges | None:
+        """The turn that was undone last, and not redone."""
+        with self._lock:  # the oldest of them
+            return next((turn for turn in self._turns.values() if turn.undone), None)
+
+    @property
     def turns(self) -> list[TurnChanges]:
         """The turns that changed files and were not undone, the newest first."""
         with self._lock:
@@ -408,10 +414,10 @@ class ChangeJournal:
             FatalError: there is nothing to redo, or a file could not be written.
         """
         with self._lock:
-            undone = [turn for turn in reversed(self._turns.values()) if turn.undone]
-            if not undone:
+            turn = self.last_undone
+            if turn is None:
                 raise FatalError("There is no undone turn that could be made again.")
-            turns = undone[-1:]  # the oldest of them was undone last
+            turns = [turn]
             whole, left = self._compose(turns, doubtful=turns[0].doubtful), turns[0].left
             turned = [each.reverse for each in whole.changes if each.path not in left]
             broken = {path: each for path, each in whole.broken.items() if path not in left}

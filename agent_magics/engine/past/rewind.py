@@ -55,11 +55,15 @@ class Rewind:
         self.files: UndoResult | None = None
         self._is_forgotten = False  # what the model knew of the turns
         self._is_told = False  # that files are not as the conversation says
+        self._last_undone: TurnChanges | None = None  # when it has gone back
         self._redone: list[UndoResult] = []  # by a redo that the disk refused half-way
 
-    def is_of(self, conversation: Conversation) -> bool:
-        """Tell whether it is the undo of this conversation's turns."""
-        return self._conversation is conversation
+    def is_newest(self, conversation: Conversation) -> bool:
+        """Tell whether it is of this conversation, and nothing was undone in files since."""
+        if self._conversation is not conversation:
+            return False
+        last = self._journal.last_undone
+        return last is None or any(last is each for each in (self._last_undone, *self.undone))
 
     @property
     def items(self) -> Sequence[Item]:
@@ -116,6 +120,7 @@ class Rewind:
         count = self._count()
         if files and count:
             self.files = self._journal.undo(count, rest=True)
+        self._last_undone = self._journal.last_undone
         if conversation:
             told = "\n".join(self._said_by("developer")) if self.number > 1 else ""
             self._conversation.take_back(self.turns[0])

@@ -4,14 +4,20 @@ Nothing of it is saved: a page asks for each block of changes that it draws, by 
 cell, so a kernel that did not run the cell has no answer and the page shows no buttons.
 """
 
+from pathlib import Path
+
 from agent_magics.app import Agent
 from agent_magics.engine.file_changes.review import TurnReview
+from agent_magics.file_history.journal import UndoResult
+from agent_magics.files.paths import shown_path
 from agent_magics.kernel.lab.link import Data, LabLink
 from agent_magics.protocol.errors import FatalError, short_message
 from agent_magics.protocol.items import Json
+from agent_magics.text.brief import first_of
 
 # Characters of all diffs, and the changes, that a page is sent.
 _MOST_SENT, _MOST_CHANGES = 400_000, 300
+_MOST_NAMED = 20
 
 
 def answer_review(lab: LabLink, question: Data) -> dict[str, Json]:
@@ -48,14 +54,23 @@ def _act(agent: Agent, review: TurnReview, question: Data) -> str:
         case {"act": "revert", "number": int(number)}:
             return review.revert(number)
         case {"act": "undo"} if review.is_last:
-            way = agent.undo()
-            if way.obstacles:
-                hindrance = way.in_the_way(agent.config.cwd)
-                return (
-                    f"Nothing was undone, since something is in the way ({hindrance}). "
-                    "%agent undo shows how; --force leaves that alone and undoes the rest."
-                )
+            return _undone(agent.undo(), agent.config.cwd)
     return ""
+
+
+def _undone(way: UndoResult, cwd: Path) -> str:
+    """Return what an undo has left alone, and why; "" for nothing."""
+    if way.obstacles:
+        return (
+            f"Nothing was undone, since something is in the way ({way.in_the_way(cwd)}). "
+            "%agent undo shows how; --force leaves that alone and undoes the rest."
+        )
+    left = {"a session or you changed it": way.doubtful, "something is in it": way.kept_folders}
+    named = {
+        why: first_of([shown_path(path, cwd) for path in paths], _MOST_NAMED)
+        for why, paths in left.items()
+    }
+    return " ".join(f"Left alone, since {why}: {names}." for why, names in named.items() if names)
 
 
 def _described(review: TurnReview) -> dict[str, Json]:

@@ -214,6 +214,28 @@ def test_back_to_before_a_turn_after_one_question(place: Path) -> None:
         assert kernel.run("%agent rewind soon").error == "UsageError"
 
 
+def test_a_redo_takes_back_what_was_undone_last(place: Path) -> None:
+    file = place / "a.txt"
+    with kernel_in(place) as kernel:
+        turns = [each for n in "123" for each in (WRITE % (n, n), "'Ok.'")]
+        kernel.run(scripted(*turns))
+        cell = "%%agent --approval never --tools python write_file"
+        for number in "12":
+            assert kernel.run(f"{cell}\nwrite {number}\n").status == "ok"
+        assert kernel.run("%agent rewind 2 --yes").status == "ok"
+        assert "Undone: `write 1`" in kernel.run("%agent undo").text
+        assert not file.exists()
+        assert "Done again: `write 1`" in kernel.run("%agent redo").text
+        assert "Forth again: turn 2" in kernel.run("%agent redo").text
+        assert file.read_text() == "2"
+        assert kernel.run("%agent rewind 2 --yes").status == "ok"
+        assert kernel.run(f"{cell}\nwrite 3\n").status == "ok"
+        kernel.run(f"{AGENTS}['default'].undo()")  # as a page does
+        assert file.read_text() == "1"
+        assert "Done again: `write 3`" in kernel.run("%agent redo").text
+        assert file.read_text() == "3"
+
+
 REFUSED = [
     "%%agent --new --replay none.agent.jsonl\nthe second\n",
     "%%agent --new --output NoType\nthe second\n",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_magics import Agent, Call
+from agent_magics import Agent, Call, ToolContext, tool
 from agent_magics.kernel.lab.link import LabLink
 from agent_magics.kernel.lab.reviews import answer_review
 from agent_magics.protocol.errors import FatalError
@@ -64,6 +64,32 @@ def test_what_a_person_wrote_since_is_named_and_stays(agent: Agent) -> None:
     assert agent.undo().obstacles  # the person has written between
     with pytest.raises(FatalError, match="There is no change 6"):
         review.keep(6)
+
+
+def test_a_page_is_told_what_undoing_all_leaves_alone() -> None:
+    @tool
+    def leave(*, ctx: ToolContext) -> str:
+        """Make a folder, and write while only a session runs."""
+        with ctx.diff_tracker.writing([Path("d/a.txt")]):
+            Path("d").mkdir()
+            Path("d/a.txt").write_text("1")
+        watch = ctx.diff_tracker.watch()
+        watch.hand_over()
+        Path("new.txt").write_text("1")
+        watch.finish()
+        return "Ok."
+
+    with scripted(Call("leave"), "Done.", tools=[leave]) as agent:
+        ran = agent.run_sync("Go.")
+        lab = LabLink(None)
+        lab.changing["cell"] = [(agent, ran.events[0].turn_id)]
+        Path("d/mine").write_text("mine")
+        answer = answer_review(lab, {"cell": "cell", "place": 0, "act": "undo"})
+    assert answer["undone"] and not Path("d/a.txt").exists() and Path("new.txt").exists()
+    assert answer["said"] == (
+        "Left alone, since a session or you changed it: new.txt. "
+        "Left alone, since something is in it: d."
+    )
 
 
 def test_a_page_is_told_what_hinders_undoing_all() -> None:

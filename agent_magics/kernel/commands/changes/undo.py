@@ -32,9 +32,7 @@ def _undo_turns(
     """Restore the files that the last turns changed."""
     way = agent.undo(turns, force=force, sessions=sessions, sub_agent=by)
     what = f"Undone what {way.by} changed in" if way.by else "Undone"
-    done = _report(notebook, agent, way, what, forced=force)
-    notebook.ways_back.pop(agent.name, None)  # this is what a redo takes back now
-    return done
+    return _report(notebook, agent, way, what, forced=force)
 
 
 def _undo_sub_agent(notebook: NotebookAgents, agent: Agent, name: str, **options: bool) -> str:

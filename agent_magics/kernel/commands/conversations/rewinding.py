@@ -64,10 +64,7 @@ def redo_rewind(notebook: NotebookAgents, name: str) -> str:
         FatalError: the conversation has gone on since, or the disk refused.
     """
     forth = notebook.ways_back.get(name)
-    if forth is None:
-        return ""
-    if not forth.way.is_of(notebook.agents[name].session.conversation):
-        del notebook.ways_back[name]  # another one was begun since
+    if forth is None or not forth.way.is_newest(notebook.agents[name].session.conversation):
         return ""
     try:
         done = forth.way.redo()  # after another error it is tried again
