@@ -5,7 +5,9 @@ Libraries are recognised by the names of their types and are never imported for 
 
 import base64
 import io
+import re
 from collections.abc import Callable, Mapping
+from math import isfinite
 from typing import Any, TypeVar
 
 from agent_magics.dispatch.results.outline import MOST_CHARACTERS
@@ -108,6 +110,7 @@ def _render_axes(axes: Any) -> Content:
 def _render_picture(picture: Any) -> Content:
     width, height = picture.size
     text = f"Image, {width} x {height} pixels, mode {picture.mode}"
+    picture = in_eight_bits(picture)
     if picture.mode not in ("1", "L", "LA", "P", "RGB", "RGBA"):
         picture = picture.convert("RGB")
     if max(width, height) > IMAGE_SIDE:
@@ -117,6 +120,24 @@ def _render_picture(picture: Any) -> Content:
     buffer = io.BytesIO()
     picture.save(buffer, format="PNG")
     return (InputText(text), _image_part(buffer.getvalue()))
+
+
+def in_eight_bits(picture: Any) -> Any:
+    """Return an image of Pillow with greys of 8 bits, where it has more: they are stretched from
+    the darkest to the lightest, unless they are 0 to 255, or 0 to 1 in floats.
+
+    Pillow itself makes all above 255 white.
+    """
+    if not re.fullmatch("I(;16.*)?|F", picture.mode):
+        return picture
+    greys = picture if picture.mode == "F" else picture.convert("I")
+    darkest, lightest = greys.getextrema() or (0, 0)  # of no pixels
+    if picture.mode == "F" and darkest >= 0 and lightest <= 1:
+        darkest, lightest = 0, 1
+    elif (darkest >= 0 and lightest <= 255) or not isfinite(lightest - darkest):
+        return greys.convert("L")
+    scale = 255 / (lightest - darkest or 1)
+    return greys.point(lambda grey: grey * scale - darkest * scale).convert("L")
 
 
 def _image_part(png: bytes) -> InputImage:

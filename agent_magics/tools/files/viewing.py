@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from agent_magics.dispatch.context import ToolContext
+from agent_magics.dispatch.results.renderers import in_eight_bits
 from agent_magics.dispatch.results.stored import is_handle
 from agent_magics.dispatch.results.values import bases_of, describe_value, made_by, type_name
 from agent_magics.dispatch.tool import tool
@@ -251,9 +252,8 @@ def _from_pixels(array: Any, shown: str) -> _Decoded:
 
 def _in_plain_colours(image: Any) -> Any:
     """Convert an image to RGB, or to RGBA where it has transparency."""
+    image = in_eight_bits(image)
     if image.mode in ("RGB", "RGBA", "L"):
         return image.copy()
-    if image.mode == "I;16":  # of whose values Pillow would make white
-        return image.point(lambda value: value / 256).convert("L")
     has_alpha = "transparency" in image.info or image.mode in ("LA", "PA", "La", "RGBa")
     return image.convert("RGBA" if has_alpha else "RGB")

@@ -161,6 +161,35 @@ def test_pictures(mode):
     assert picture_of(image).size == (6, 4)
 
 
+@pytest.mark.parametrize(
+    ("kind", "values", "shades"),
+    [
+        ("uint16", [0, 2048, 4095], [0, 127, 255]),
+        (">u2", [100, 600, 1100], [0, 127, 255]),
+        ("int32", [-70_000, 0, 70_000], [0, 127, 255]),
+        ("int32", [0, 7, 200], [0, 7, 200]),
+        ("int32", [300, 300, 300], [0, 0, 0]),
+        ("float32", [0, 0.5, 1], [0, 127, 255]),
+        ("float32", [0, 0.25, 0.5], [0, 63, 127]),
+        ("float32", [0, 100, 255], [0, 100, 255]),
+        ("float32", [-1, 0, 1], [0, 127, 255]),
+    ],
+)
+def test_deep_greys_are_told_apart(kind, values, shades):
+    original = Image.fromarray(np.array([values], kind))
+    _, image = to_tool_output(original, BUDGET).content
+    shown = [*picture_of(image).convert("L").tobytes()]
+    assert all(abs(shown - wanted) <= 1 for shown, wanted in zip(shown, shades, strict=True))
+
+
+@pytest.mark.parametrize("odd", [float("nan"), float("inf"), -float("inf")])
+def test_greys_that_are_no_numbers_hinder_no_picture(odd):
+    original = Image.fromarray(np.array([[0, odd, 1], [odd, 1, 2]], "float32"))
+    words, image = to_tool_output(original, BUDGET).content
+    assert words == InputText("Image, 3 x 2 pixels, mode F")
+    assert picture_of(image).size == (3, 2)
+
+
 def test_large_picture_is_made_smaller_and_the_original_stays():
     original = Image.new("RGB", (4096, 16))
     words, image = to_tool_output(original, BUDGET).content
