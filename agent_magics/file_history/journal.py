@@ -417,8 +417,8 @@ class ChangeJournal:
             turn = self.last_undone
             if turn is None:
                 raise FatalError("There is no undone turn that could be made again.")
-            turns = [turn]
-            whole, left = self._compose(turns, doubtful=turns[0].doubtful), turns[0].left
+            turns, left = [turn], turn.left
+            whole = self._compose(turns, doubtful=turn.doubtful)
             turned = [each.reverse for each in whole.changes if each.path not in left]
             broken = {path: each for path, each in whole.broken.items() if path not in left}
             result = self._go(turns, replace(whole, changes=turned, broken=broken), rest=False)
