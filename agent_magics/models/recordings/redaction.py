@@ -147,9 +147,10 @@ def _forms_of(keys: frozenset[str]) -> tuple[str, ...]:
 def _pattern_of(places: tuple[str, ...], keys: tuple[str, ...], literals: bool) -> re.Pattern[str]:
     choices = [f"(?P<key>{'|'.join([*map(re.escape, keys), KEY_SHAPES])})"]
     if places:
-        # Not where the name goes on: no match of /home/ann in /home/anna.
+        # Not where the name goes on: no match of /home/ann in /home/anna, nor in /home/ann.{clock},
+        # which was no place before a time of the day was replaced.
         longer = "|".join(map(_place_pattern, places))
-        choices.append(rf"(?P<place>(?:{longer})(?![\w-]|\.\w))")
+        choices.append(rf"(?P<place>(?:{longer})(?![\w-]|\.(?:\w|\{{[a-z]+\}})))")
     if literals:
         choices.append(rf"(?P<literal>\{{(?:literal:)*(?:{_NAMES})\}})")
     return re.compile("|".join(choices))

@@ -1,7 +1,7 @@
 """Drift: what differs from run to run without meaning, and how a difference is shown."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agent_magics.models.recordings.drift import (
@@ -93,6 +93,8 @@ VOLATILE_BITS = st.lists(
 
 
 @given(VOLATILE_BITS)
+@example("/tmp.10:00:00")
+@example("/home/ann.5 ms")
 def test_normalising_twice_changes_nothing(text):
     once = normalise_text(text, HIDE)
     assert normalise_text(once, HIDE) == once
