@@ -75,6 +75,10 @@ test-fast: $(VENV)/test.stamp labextension  ## Run in a minute what is quick in 
 test-long: $(VENV)/test.stamp labextension kernels $(SERVERS)  ## Run what is long by nature: random kills, soaks, matrices, other versions and front ends, Binder.
 	@$(PYTEST) --apart -m long tests $(PYTEST_ARGS)
 
+.PHONY: explore
+explore: $(VENV)/test.stamp labextension  ## Run the tests of random examples with new ones; `make test` repeats the same.
+	@$(PYTEST) --hypothesis-profile=explore -m "hypothesis and not long" tests $(PYTEST_ARGS)
+
 .PHONY: test-changed
 test-changed: $(VENV)/test.stamp labextension  ## Run the tests of what has changed since main.
 	@tests=$$($(BIN)/python make/changed.py) || exit; [ -z "$$tests" ] || exec $(PYTEST) $(PYTEST_ARGS) $$tests

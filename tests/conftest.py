@@ -19,8 +19,10 @@ pytest_plugins = [
     "tests.support.kernels.notebooks",
 ]
 
-# How long one example takes says something about the machine only.
-hypothesis.settings.register_profile("tests", hypothesis.settings(deadline=None))
+# How long one example takes says something about the machine only. The examples are the same in
+# each run, so that no run fails for what nobody changed; `make explore` tries new ones.
+hypothesis.settings.register_profile("explore", deadline=None)
+hypothesis.settings.register_profile("tests", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("tests")
 
 # Tests never write to the home of whoever runs them, and never use their key.
