@@ -409,13 +409,15 @@ KEY = "sk-" + "a1B2c3D4" * 5
 def test_stored_texts_bytes_and_tables_are_there_after_a_restart_and_others_are_gone(
     place: Path,
 ) -> None:
-    store = f"{AGENTS}['default'].session.conversation.handles"
-    with kernel_in(place) as kernel:
+    session = f"{AGENTS}['default'].session"
+    store = f"{session}.conversation.handles"
+    with kernel_in(place) as kernel:  # which is killed at its end
         kernel.run(scripted("'Kept.'"))
         kernel.run(f"%%agent\nKeep. My key is {KEY}.\n")
         values = "[1, 2]", "b'\\xff'", "pandas.DataFrame({'a': [0.5]})", f"b'key {KEY}'"
         kept = "\n".join(f"{store}.keep_value({value})" for value in values)
         kernel.run(f"import pandas\n{store}.keep('long text ' * 10)\n{kept}")
+        kernel.run(f"{session}.outbox.record()")
     records = [*Path(os.environ["XDG_STATE_HOME"]).rglob("*.jsonl")]
     assert records and not any(KEY in each.read_text() for each in records)
     with kernel_in(place) as kernel:
