@@ -101,6 +101,15 @@ class UndoResult:
         reasons = [f"{shown_path(each.change.path, cwd)}: {each.reason}" for each in self.obstacles]
         return first_of(reasons, 5, "; ")
 
+    @property
+    def left_alone(self) -> dict[str, tuple[str, ...]]:
+        """The paths that were skipped although nothing is in the way, by the reason."""
+        left = {
+            "a session or you changed it": self.doubtful,
+            "something is in it": self.kept_folders,
+        }
+        return {why: paths for why, paths in left.items() if paths}
+
 
 class ChangeJournal:
     """The changes of one conversation; thread-safe.

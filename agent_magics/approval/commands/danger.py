@@ -235,6 +235,7 @@ def _danger_in_commands(lexer: LooseLexer, place: CommandPlace, depth: int) -> s
     # The patterns of `case` end with one that closes no subshell.
     has_case = any("case" in words for _, words in lexer.commands)
     for number, (joined_by, words) in enumerate(lexer.commands):
+        place.effort.spend(1)  # an empty command costs time, too
         for sign in "" if has_case else lexer.parentheses.get(number, ""):
             if sign == "(":
                 around.append(place)

@@ -65,12 +65,11 @@ def _undone(way: UndoResult, cwd: Path) -> str:
             f"Nothing was undone, since something is in the way ({way.in_the_way(cwd)}). "
             "%agent undo shows how; --force leaves that alone and undoes the rest."
         )
-    left = {"a session or you changed it": way.doubtful, "something is in it": way.kept_folders}
     named = {
         why: first_of([shown_path(path, cwd) for path in paths], _MOST_NAMED)
-        for why, paths in left.items()
+        for why, paths in way.left_alone.items()
     }
-    return " ".join(f"Left alone, since {why}: {names}." for why, names in named.items() if names)
+    return " ".join(f"Left alone, since {why}: {names}." for why, names in named.items())
 
 
 def _described(review: TurnReview) -> dict[str, Json]:

@@ -70,20 +70,19 @@ class BatchApi:
         access: its address and key.
         transport: connections to it.
         wire: the wire API of the requests in batches.
+
+    Attributes:
+        address: the server's, without a login, since batches are written down with it.
     """
 
     def __init__(self, access: ServerAccess, transport: Transport, wire: Wire) -> None:
         self._access, self._transport, self.wire = access, transport, wire
         self._retries = RetryPolicy()
+        self.address = shown_address(transport.address)
 
     def without_key(self, text: str) -> str:
         """Return a text of the server without our key, which providers quote."""
         return str(self._access.without_key(FatalError(text)))
-
-    @property
-    def address(self) -> str:
-        """The server's address, without a login, since batches are written down with it."""
-        return shown_address(self._transport.address)
 
     async def check(self) -> None:
         """Find out whether the server has a batch API; costs nothing.

@@ -27,7 +27,7 @@ STEP = 8
 # A round in which speed grew by less than this factor ends the first rounds, each of which is four
 # times as wide as the one before it.
 WORTH = 1.1
-# Seconds of the first pause for a refusal that names none; doubled while nothing else comes.
+# Seconds of the first pause for a refusal that names none; doubled until a request is answered.
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 30.0
 # Seconds between two reports where no limit is known, and where one is (of a minute of 60).

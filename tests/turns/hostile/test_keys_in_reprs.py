@@ -3,6 +3,8 @@
 import gc
 from dataclasses import is_dataclass
 
+import pytest
+
 from agent_magics import Agent, tool
 from agent_magics.kernel.commands.login import describe_key
 from agent_magics.kernel.commands.settings import settings_table
@@ -12,6 +14,9 @@ from tests.support.models.responses_server import Reply, ResponsesServer, functi
 from tests.support.turns import of_kind
 
 GIVEN, FROM_ENVIRONMENT = "sk-given-4711-never-shown-to-anybody", "sk-found-4712-never-shown-either"
+LOGINS = pytest.mark.parametrize(
+    "login", ["me:hunt3r+2", "sk-name-alone"], ids=["password", "name"]
+)
 
 
 def test_no_object_of_ours_shows_a_key(monkeypatch):
@@ -33,20 +38,22 @@ def test_no_object_of_ours_shows_a_key(monkeypatch):
     assert not [name for name, text in shown.items() if any(key in text for key in keys)]
 
 
-def test_no_setting_shows_what_may_hold_a_key():
+@LOGINS
+def test_no_setting_shows_what_may_hold_a_key(login):
     servers = {
         "mine": {"command": "true", "args": [GIVEN], "env": {"TOKEN": GIVEN}},
         "theirs": {"url": f"https://h/x?t={GIVEN}", "headers": {"Authorization": GIVEN}},
     }
-    with Agent("m", base_url=f"http://me:{GIVEN}@h/v1?key={GIVEN}", mcp_servers=servers) as agent:
+    with Agent("m", base_url=f"http://{login}@h/v1?key={GIVEN}", mcp_servers=servers) as agent:
         shown = repr((vars(agent), agent.settings, agent.settings_now(), agent.config))
         listed = settings_table(agent.settings_now())
-    assert GIVEN not in shown
-    assert GIVEN not in listed
+    for key in (GIVEN, login.rpartition(":")[2]):
+        assert key not in shown and key not in listed
 
 
-def test_no_event_and_no_record_shows_the_login_of_an_address(monkeypatch):
-    login = "a-long-password"
+@LOGINS
+def test_no_event_and_no_record_shows_the_login_of_an_address(login, monkeypatch):
+    key = login.rpartition(":")[2]
 
     @tool(mutating=False)
     def tell() -> str:
@@ -55,12 +62,12 @@ def test_no_event_and_no_record_shows_the_login_of_an_address(monkeypatch):
 
     busy = Reply(status=503, error="busy", headers=[("retry-after-ms", "1")])
     with ResponsesServer([busy, Reply([function_call("tell", {})]), "Fine."]) as server:
-        address = server.base_url.replace("//", f"//me:{login}@") + f"?api-key={login}"
+        address = server.base_url.replace("//", f"//{login}@") + f"?api-key={key}"
         monkeypatch.setenv("OPENAI_BASE_URL", address)
         with Agent("m", [tell], approval="never") as agent:
             result = agent.run_sync("Go.")
             assert describe_key(agent.settings).endswith("the login within its address")
     assert result.text == "Fine." and of_kind(result, ModelRetry)
-    assert login not in repr(result.events)
-    assert login not in str(server.requests[-1].body)
-    assert not [path for path in rollout_folder().rglob("*.jsonl") if login in path.read_text()]
+    assert key not in repr(result.events)
+    assert key not in str(server.requests[-1].body)
+    assert not [path for path in rollout_folder().rglob("*.jsonl") if key in path.read_text()]

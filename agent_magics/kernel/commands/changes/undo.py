@@ -61,12 +61,9 @@ def _report(
     lines = [f"{word}: {titles}", ""]
     lines += [f"- {code_span(name)}" for name in _named(way.paths, cwd)] or ["- no file"]
     lines += left_alone({shown_path(e.change.path, cwd): e.reason for e in way.obstacles})
-    if way.doubtful:
-        names = ", ".join(map(code_span, _named(way.doubtful, cwd)))
-        lines.append(f"- Left alone, since a session or you changed it: {names}.")
-    if way.kept_folders:
-        names = ", ".join(map(code_span, _named(way.kept_folders, cwd)))
-        lines.append(f"- Folders that stay, since something is in them: {names}.")
+    for why, paths in way.left_alone.items():
+        names = ", ".join(map(code_span, _named(paths, cwd)))
+        lines.append(f"- Left alone, since {why}: {names}.")
     return "\n".join(lines)
 
 
