@@ -19,6 +19,7 @@ import sys
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from html import escape
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -252,7 +253,7 @@ def _refuse_input(prompt: object = "") -> str:
 
 
 def _prepare_plots(folder: Path) -> None:
-    """Give matplotlib a configuration folder of its own, as the person's is not writable."""
+    """Give matplotlib and fontconfig folders of their own, as the person's are not writable."""
     own = folder / "matplotlib"
     own.mkdir(exist_ok=True)
     person_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "matplotlib"
@@ -260,6 +261,10 @@ def _prepare_plots(folder: Path) -> None:
         with suppress(OSError):
             shutil.copy(fonts, own)
     os.environ["MPLCONFIGDIR"] = str(own)
+    theirs = os.environ.get("FONTCONFIG_FILE") or "fonts.conf"  # fontconfig knows in which folder
+    places = f"<include>{escape(theirs)}</include><cachedir>{escape(str(own))}</cachedir>"
+    (own / "fonts.conf").write_text(f"<fontconfig>{places}</fontconfig>", encoding="utf-8")
+    os.environ["FONTCONFIG_FILE"] = str(own / "fonts.conf")
     os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
 
 

@@ -214,6 +214,13 @@ def _start(
 # -- what people see while it runs -----------------------------------------------------------------
 
 
+def _live_part(text: str, missed: int = 0) -> str:
+    """Return the end of a text, as long as one message; the number of others stands before it."""
+    shown = text[-LIVE_MESSAGE:]
+    missed += len(text) - len(shown)
+    return f"\n… {missed} characters are not shown live …\n{shown}" if missed else shown
+
+
 class LiveFeed:
     """Sends a command's output as events: of its call at first, of its session later.
 
@@ -242,7 +249,7 @@ class LiveFeed:
         if not self._has_sent:  # it had ended before anybody could listen
             for stream in ("stdout", "stderr"):
                 if text := process.output.text(stream):
-                    self._send_for_call(stream, text[-LIVE_MESSAGE:])
+                    self._send_for_call(stream, _live_part(text))
         self._ctx.emit(ExecCommandEnd, exit_code=process.exit_code, duration=process.duration)
 
     def hand_over(self, session: CommandSession, cwd: str, position: int) -> None:
@@ -274,12 +281,7 @@ class LiveFeed:
 
     def _send(self) -> None:
         head, tail, missed, self._position = self._process.output.window(self._position)
-        text = head + tail
-        shown = text[-LIVE_MESSAGE:]
-        missed += len(text) - len(shown)
-        if missed:
-            shown = f"\n… {missed} characters are not shown live …\n{shown}"
-        if shown:
+        if shown := _live_part(head + tail, missed):
             began = max(self._paid_until, monotonic() - LIVE_BURST / LIVE_RATE)
             self._paid_until = began + len(shown) / LIVE_RATE
             self._ctx.emit(ExecCommandOutputDelta, text=shown, session_id=self._session_id)

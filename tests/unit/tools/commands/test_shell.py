@@ -19,7 +19,7 @@ from agent_magics.protocol.events import (
     ExecCommandEnd,
     ExecCommandOutputDelta,
 )
-from agent_magics.tools.commands.run import WholeOutput
+from agent_magics.tools.commands.run import LIVE_MESSAGE, LiveFeed, WholeOutput
 from agent_magics.tools.commands.shell import (
     assess_shell,
     assess_shell_command,
@@ -308,6 +308,23 @@ def test_a_flood_is_shown_live_only_in_part(tmp_path):
     assert result.total_chars == 2_000_000
     assert sum(map(len, texts)) < 300_000
     assert "not shown live" in texts[-1]
+
+
+@pytest.mark.parametrize(("size", "tells"), [(60_000, False), (70_000, True)])
+def test_what_had_ended_before_anybody_could_listen_is_shown_as_far_as_one_message(
+    tmp_path, size, tells
+):
+    ctx = make_context(tmp_path)
+    process = ctx.processes.start(
+        ["sh", "-c", f"yes | head -c {size}"], cwd=str(tmp_path), env={"PATH": os.environ["PATH"]}
+    )
+    assert process.wait(30)
+    feed = LiveFeed(process, ctx)
+    process.remove_listener(feed._send_for_call)
+    feed.end()
+    [text] = [each["text"] for kind, each in ctx.extra["events"] if kind is ExecCommandOutputDelta]
+    assert text.startswith("\n… 4464 characters are not shown live …\ny\ny") == tells
+    assert text.endswith("y\ny\n") and text.count("y") == min(size, LIVE_MESSAGE) // 2
 
 
 def test_a_script_runs_in_a_shell(tmp_path, monkeypatch):
