@@ -90,7 +90,7 @@ pytest: $(VENV)/test.stamp labextension  ## Run the tests that PYTEST_ARGS names
 .PHONY: unstable
 unstable:  ## Run the few tests that failed again, alone: broken, or unstable?
 	@$(ISOLATED) $(BIN)/python make/unstable.py $(BIN)/python make/watched.py \
-		$(BIN)/python -m pytest $(NOTEBOOKS)
+		$(BIN)/python -m pytest -p no:randomly $(NOTEBOOKS)
 
 .PHONY: kernels
 kernels: $(VENV)/test.stamp  ## Run the tests of live code with other versions of ipykernel.

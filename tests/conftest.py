@@ -13,6 +13,7 @@ from pathlib import Path
 import hypothesis
 import psutil
 import pytest
+from hypothesis.internal.conjecture import providers
 
 pytest_plugins = [
     *("tests.support.needs", "tests.support.time_limits"),
@@ -51,6 +52,15 @@ LASTING = (
 )
 _ADDRESS = re.compile(r" at 0x[0-9a-f]{10}")
 _numbers = count()  # of the folders of tests
+
+
+@pytest.hookimpl(trylast=True)  # when the profile is chosen
+def pytest_configure() -> None:
+    """Make the examples of Hypothesis the same in each order of tests, unless new ones are asked
+    for: they also contain numbers and words of the modules that are loaded by then.
+    """
+    if hypothesis.settings.default.derandomize:
+        providers._get_local_constants = lambda: providers._local_constants
 
 
 def pytest_unconfigure() -> None:

@@ -125,7 +125,7 @@ def test_what_is_killed_leaves_no_semaphore():
 
 
 def test_a_command_that_takes_too_long_is_interrupted_and_its_processes_are_named(monkeypatch):
-    monkeypatch.setenv("RUN_MINUTES", "0.02")
+    monkeypatch.setenv("RUN_MINUTES", "0.1")
     watched = start(f"{ORPHAN} exec sleep 300")
     said, complaint = watched.communicate(timeout=LIMIT)
     assert watched.returncode != 0

@@ -109,7 +109,7 @@ def test_what_cleans_up_behind_a_program_has_the_time_to(tmp_path):
         [sys.executable, "-c", SEMAPHORE], cwd=tmp_path, env=dict(os.environ)
     )
     assert process.wait(30)
-    name = process.output.text().strip().removeprefix("/")
+    name = process.output.text("stdout").strip().removeprefix("/")
     assert name.startswith("mp-")
     assert not Path(f"/dev/shm/sem.{name}").exists()
 

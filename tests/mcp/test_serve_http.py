@@ -171,7 +171,9 @@ def test_updates_go_out_as_growing_progress(served: Any, mode: str) -> None:
 def post(serving: Any, **headers: str) -> httpx2.Response:
     headers = {"Accept": "application/json, text/event-stream", **headers}
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
-    return httpx2.post(serving.url, json=body, headers=headers, trust_env=False, verify=False)
+    return httpx2.post(
+        serving.url, json=body, headers=headers, trust_env=False, verify=False, timeout=LIMIT
+    )
 
 
 def test_without_the_token_nothing_is_answered(served: Any) -> None:
@@ -204,7 +206,11 @@ def test_other_names_of_this_machine_are_refused(served: Any) -> None:
 def test_a_body_without_end_is_refused(served: Any) -> None:
     headers = {"Authorization": f"Bearer {served.token}", "Content-Type": "application/json"}
     answer = httpx2.post(
-        served.url, content=b" " * (5 * 1024 * 1024), headers=headers, trust_env=False
+        served.url,
+        content=b" " * (5 * 1024 * 1024),
+        headers=headers,
+        trust_env=False,
+        timeout=LIMIT,
     )
     assert answer.status_code == 413
 
@@ -423,7 +429,12 @@ def hello(serving: Any) -> httpx2.Response:
     params = {"protocolVersion": "2025-06-18", **about}
     body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
     return httpx2.post(
-        serving.url, json=body, headers=bearer(serving), trust_env=False, verify=False
+        serving.url,
+        json=body,
+        headers=bearer(serving),
+        trust_env=False,
+        verify=False,
+        timeout=LIMIT,
     )
 
 
@@ -448,6 +459,7 @@ def test_clients_that_leave_without_a_word_keep_nobody_out() -> None:
                         json=asked,
                         headers=bearer(serving, **{"mcp-session-id": session}),
                         trust_env=False,
+                        timeout=LIMIT,
                     ).status_code
                     for session in (first, last)
                 ]
@@ -782,7 +794,7 @@ def test_clients_that_are_cut_off_put_nothing_into_a_cell() -> None:
                     kept = struct.pack("ii", lingers, 0)
                     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, kept)
         bearer = {"Authorization": f"Bearer {token}"}
-        answer = httpx2.post(address, headers=bearer, trust_env=False)
+        answer = httpx2.post(address, headers=bearer, trust_env=False, timeout=LIMIT)
         assert answer.status_code == 400, "it wants a hello first"
         _, errors = program.communicate("")
     assert (program.returncode, errors) == (0, "")

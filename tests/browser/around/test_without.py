@@ -180,7 +180,8 @@ def test_calls_unfold(notebook: Open, lacking: str) -> None:
 
 @pytest.mark.parametrize("lacking", ["@jupyter-widgets/jupyterlab-manager"], ids=["without"])
 def test_a_question_is_answered_by_typing(notebook: Open, lacking: str) -> None:
-    cells = [scripted(CODE, repr(ANSWER)), AGENT, ""]
+    limited = "from agent_magics.kernel.questions import ways\nways.DRAWN_LIMIT = 3.0\n"
+    cells = [limited + scripted(CODE, repr(ANSWER)), AGENT, ""]
     page = notebook(cells, without=lacking)
     page.run(0)
     page.start(1)

@@ -17,7 +17,7 @@ SCRIPT = (
     "for step in 1 2 3; do : < go$step; "
     r"printf '\033[32mstep %s\033[0m <b>bold</b>\n' $step; done; exit 3"
 )
-SESSION = f"Call('exec_command', {{'cmd': {SCRIPT!r}, 'yield_time_ms': 250}})"
+SESSION = f"Call('exec_command', {{'cmd': {SCRIPT!r}, 'yield_time_ms': 1000}})"
 AGENT = "%%agent --approval never --sandbox danger-full-access\nGo.\n"
 BUSY = "import asyncio\nfor n in range(600):\n    await asyncio.sleep(0.1)\n"
 

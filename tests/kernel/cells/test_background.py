@@ -45,6 +45,7 @@ def _says(text: str) -> Callable[[dict[str, Any]], bool]:
 @pytest.mark.parametrize("notebook", [False, True], ids=["nobody", "notebook"])
 def test_cells_run_meanwhile(kernel: Kernel, notebook: bool) -> None:
     _prepare(kernel, "Call('wait_for_gate')", repr("It opened."))
+    kernel.run("globals().pop('answer', None), globals().pop('_agent', None)")
     cell = kernel.run(CELL, notebook=notebook, allow_stdin=notebook)
     assert cell.status == "ok"
     assert "It opened." not in str(cell.items)

@@ -119,7 +119,10 @@ FIRST = """
 import gc, json, sys, threading
 many = [float(number) for number in range({many})]
 callers = []
-gc.callbacks.append(lambda phase, info: callers.append(sys._getframe(1).f_code.co_name))
+def note(phase, info):
+    if info["generation"] == 2:  # the others come at any moment
+        callers.append(sys._getframe(1).f_code.co_name)
+gc.callbacks.append(note)
 from IPython.core.interactiveshell import InteractiveShell
 for how in ("load_ext", "reload_ext"):
     InteractiveShell.instance().run_line_magic(how, "agent_magics")

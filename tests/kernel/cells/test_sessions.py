@@ -195,7 +195,8 @@ def test_where_nobody_watches_nothing_volatile_is_shown(kernel: Kernel) -> None:
     )
     bundles = []
     for _ in range(2):
-        assert kernel.run(f"%reload_ext agent_magics\n{scripted(SESSION, LIST, gate, DONE)}")
+        started = f"%reload_ext agent_magics\n{scripted(SESSION, LIST, gate, DONE)}"
+        assert kernel.run(started).status == "ok"
         outcome = kernel.run(AGENT)
         assert outcome.status == "ok"
         assert not any(

@@ -58,7 +58,7 @@ def test_it_says_what_it_waits_for(tmp_path, term):
             if term == "dumb":
                 shown = read_until(terminal, lambda text: "… running look" in text)
             else:
-                waits = re.compile(r"\r\x1b\[K… Runs look: [^\r]*, 1 s")
+                waits = re.compile(r"\r\x1b\[K… Runs look: [^\r]*, [1-9]\d* s")
                 shown = read_until(terminal, waits.search)
             gate.open()
             shown = read_until(terminal, lambda text: "The end." in text, shown)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.gates import Gate
 from tests.support.kernels.cells import TOOLS, outputs, scripted
-from tests.support.kernels.driver import ITEM, Kernel, Outcome
+from tests.support.kernels.driver import ITEM, LIMIT, Kernel, Outcome
 
 AGENT = "%%agent --approval never\nUse the tools.\n"
 CALLS = (
@@ -189,7 +189,7 @@ def test_terminal_script(tmp_path: Path) -> None:
         env=_environment(tmp_path),
         capture_output=True,
         text=True,
-        timeout=40,
+        timeout=LIMIT,
     )
     assert ended.returncode == 0, ended.stderr
     assert ANSWER in ended.stdout
@@ -209,7 +209,7 @@ def terminal(tmp_path: Path) -> Iterator[Callable[..., pexpect.spawn]]:
             cwd=str(tmp_path),
             env=_environment(tmp_path),
             encoding="utf-8",
-            timeout=20,
+            timeout=LIMIT,
         )
         started.append(child)
         child.expect(r"In \[1\]: ")

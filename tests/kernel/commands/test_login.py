@@ -10,7 +10,7 @@ import pytest
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
-from tests.support.kernels.driver import Kernel
+from tests.support.kernels.driver import Kernel, NotebookKernelManager
 from tests.support.models.server import ModelServer
 
 KEY = "sk-canary-1f0e9d8c7b6a5948"
@@ -123,7 +123,7 @@ def test_a_notebook_that_was_saved_after_it_does_not_hold_the_key(
             "print(_agent.text)",
         ]
         notebook = nbformat.v4.new_notebook(cells=[*map(nbformat.v4.new_code_cell, cells)])
-        client = NotebookClient(notebook, kernel_name="python3", timeout=60)
+        client = NotebookClient(notebook, kernel_manager_class=NotebookKernelManager, timeout=60)
         client.execute(env={**os.environ, **homes}, cwd=str(tmp_path))
         assert teller.requests[-1].headers["authorization"] == f"Bearer {KEY}"
     saved = nbformat.writes(notebook)
@@ -172,6 +172,6 @@ def test_a_variable_that_goes_first_is_named(kernel: Kernel) -> None:
 def test_nbclient_says_that_nobody_can_type(tmp_path: Path, homes: dict[str, str]) -> None:
     cells = ["%load_ext agent_magics", "%agent login openai"]
     notebook = nbformat.v4.new_notebook(cells=[*map(nbformat.v4.new_code_cell, cells)])
-    client = NotebookClient(notebook, kernel_name="python3", timeout=60)
+    client = NotebookClient(notebook, kernel_manager_class=NotebookKernelManager, timeout=60)
     with pytest.raises(CellExecutionError, match="takes no input"):
         client.execute(env={**os.environ, **homes}, cwd=str(tmp_path))

@@ -29,6 +29,9 @@ COMMANDS = (
     *("undo", "redo", "undo 1", "export", "export code.ipynb", "usage", "resume last"),
     "rewind 1 --yes",
 )
+# There is nothing for them where another one came before.
+MAY_FAIL = {"diff", "diff list", "review", "rewind 1", "rewind 1 --yes", "undo", "redo", "undo 1"}
+MAY_FAIL |= {"resume last"}
 
 
 @pytest.fixture(scope="module")
@@ -74,11 +77,13 @@ def test_a_command_shows_neither_a_key_nor_hidden_characters(
     kernel: Kernel, place: Path, command: str
 ) -> None:
     outcome = kernel.run(f"%agent {command}")
+    assert outcome.status == "ok" or command in MAY_FAIL
     shown = [
         text if isinstance(text, str) else json.dumps(text, ensure_ascii=False)
         for output in outcome.outputs
         for text in output.get("data", {"stream": output.get("text", "")}).values()
     ]
+    assert shown
     for text in shown:
         assert "4711" not in text
         assert not [each for each in HIDDEN if each in text.replace("\x1b[", "")]

@@ -19,7 +19,7 @@ from tests.support.attacks.table import LIFETIME, ROWS, Row
 from tests.support.attacks.world import make_file_of_root, make_setuid_cat, remove_shared
 
 _USER = 1001
-_PATIENCE = 100.0  # seconds for a whole configuration on a busy machine
+_PATIENCE = 200.0  # seconds for a whole configuration on a busy machine
 _SUPPORT = Path(__file__).parents[1]
 _NATIVE = 99  # the machine's own Landlock version
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import ipykernel
 import psutil
-from jupyter_client.manager import KernelManager
+from jupyter_client.manager import AsyncKernelManager, KernelManager
 
 from tests.support.kernels import forked
 from tests.support.pages.items import unfolded
@@ -68,6 +68,18 @@ class Outcome:
         return [item for item in self.items if item["kind"] == kind]
 
 
+def own_ports() -> dict[str, Any]:
+    """Return what has a kernel manager take ports that no other program is given meanwhile."""
+    return {"cache_ports": False, **{f"{channel}_port": free_port() for channel in CHANNELS}}
+
+
+class NotebookKernelManager(AsyncKernelManager):
+    """Starts the kernel of a `NotebookClient` with ports of its own."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**own_ports(), **given)
+
+
 class Kernel:
     """A kernel process and a client; used as a context manager.
 
@@ -80,8 +92,7 @@ class Kernel:
     def __init__(
         self, *, env: dict[str, str] | None = None, cwd: str | None = None, anew: bool = False
     ) -> None:
-        ports = {f"{channel}_port": free_port() for channel in CHANNELS}
-        self.manager = KernelManager(kernel_name="python3", cache_ports=False, **ports)
+        self.manager = KernelManager(kernel_name="python3", **own_ports())
         self._stands_in = sys.platform == "linux" and not anew
         if not anew:
             self.manager.kernel_spec.argv = forked.command()

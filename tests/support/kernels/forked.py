@@ -117,6 +117,8 @@ class _Own(MetaPathFinder, Loader):
         sys.meta_path.remove(self)
         sys.modules.update(self._modules)
         module.__spec__ = self._spec
+        if limit := os.environ.get("TESTS_DRAWN_LIMIT"):
+            vars(sys.modules["agent_magics.kernel.questions.ways"])["DRAWN_LIMIT"] = float(limit)
         module.guard_imports()
 
 

@@ -53,7 +53,13 @@ _SETTINGS = {
     "completer-extension/manager": {"providerTimeout": SLOW},
     "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
 }
-_KERNEL = {"display_name": "Python 3", "language": "python", "metadata": {"debugger": True}}
+_KERNEL = {
+    "display_name": "Python 3",
+    "language": "python",
+    "metadata": {"debugger": True},
+    # Seconds: else the first question of each kernel is typed where the page is late to draw it.
+    "env": {"TESTS_DRAWN_LIMIT": "30"},
+}
 _VIEWPORT: ViewportSize = {"width": 1100, "height": 900}
 _CHROMIUM_FLAGS = (
     "--no-sandbox",

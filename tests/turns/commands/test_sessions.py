@@ -52,6 +52,12 @@ def gate(tmp_path: Path) -> Path:
     return tmp_path / "gate"
 
 
+def pid_in(file: Path) -> int:
+    """Return the process id that a shell writes into a file, once it is there."""
+    wait_for(lambda: file.is_file() and file.read_text().endswith("\n"))
+    return int(file.read_text())
+
+
 def open_gate(gate: Path) -> None:
     gate.write_text("", encoding="utf-8")
 
@@ -72,7 +78,8 @@ def test_the_end_of_a_session_is_pushed_into_the_next_request(gate):
         wait_for(lambda: session_of(agent).ended)
         return Call("list_dir", {})
 
-    agent = scripted(started("echo a; cat gate; echo b; exit 3"), then, "Done.", **SETTINGS)
+    call = started("echo a; cat gate; echo b; exit 3", yield_time_ms=2_000)  # "a" has come by then
+    agent = scripted(call, then, "Done.", **SETTINGS)
     result = agent.run_sync("Go.")
     session = session_of(agent)
     (note,) = told(agent)
@@ -188,7 +195,7 @@ def test_sessions_belong_to_their_conversation(gate):
 def test_the_end_of_a_conversation_ends_its_sessions(tmp_path, end):
     agent = scripted(started("echo $$ > pid; exec sleep 600"), "Done.", "Well.", **SETTINGS)
     agent.run_sync("Go.")
-    pid = int((tmp_path / "pid").read_text(encoding="utf-8"))
+    pid = pid_in(tmp_path / "pid")
     assert is_alive(pid)
     getattr(agent, end)()
     wait_for(lambda: not is_alive(pid))
@@ -209,13 +216,13 @@ def test_an_interrupt_ends_the_running_call_and_not_the_sessions_before_it(tmp_p
 
     def interrupt_when_both_run(event):
         if isinstance(event, ExecCommandBegin) and "second" in event.command[-1]:
-            wait_for(lambda: (tmp_path / "second").is_file())
+            pid_in(tmp_path / "second")
             raise KeyboardInterrupt
 
     op = StartTurn(turn_id=new_turn_id(), content="Go.")
     with pytest.raises(KeyboardInterrupt):
         agent.foreground(interrupt_when_both_run).wait_blocking(op, agent.turn_config())
-    first, second = (int((tmp_path / name).read_text()) for name in ("first", "second"))
+    first, second = (pid_in(tmp_path / name) for name in ("first", "second"))
     wait_for(lambda: not is_alive(second))
     assert is_alive(first)
     assert_valid(agent)

@@ -223,7 +223,8 @@ def test_what_waits_when_the_kernel_is_killed_is_given_back_until_the_next_turn(
         for name in ("a", "b"):
             session.submit(QueuePrompt(turn_id=ctx.turn_id, prompt_id=name, content=f"Then {name}"))
         agent.unqueue("a")
-        await asyncio.sleep(0.01)
+        # The engine's thread writes what it was given, in that order.
+        await asyncio.wrap_future(session.engine.spawn(asyncio.sleep(0)))
         left.append(record_of(agent).read_bytes())
         return "added"
 

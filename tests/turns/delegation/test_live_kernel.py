@@ -118,7 +118,9 @@ def test_one_at_a_time_has_it():
         agent.run_sync("Go.")
         assert begun.wait(PATIENCE)
         assert [*agent.sub_agents.agents] == ["worker-1", "worker-2"]
-    for _, text in outputs(agent)[3:]:
+    refused = outputs(agent)[3:]
+    assert len(refused) == 2
+    for _, text in refused:
         assert text.startswith("worker-2 has the live kernel, which one sub-agent at a time may")
 
 
@@ -151,7 +153,7 @@ def test_its_code_waits_while_that_of_its_parent_awaits(kernel):
     async def held(context):
         begun.set()
         await happened(called)
-        for _ in range(5):  # so that it would have come by now
+        for _ in range(50):  # so that it would have come by now
             await asyncio.to_thread(agent.session.engine.spawn(asyncio.sleep(0)).result)
 
     kernel.held = held

@@ -58,6 +58,7 @@ def test_what_is_not_offered_cannot_be_called():
     outputs_of = [
         i.output for i in model.requests("explore_1")[-1].history.items if hasattr(i, "output")
     ]
+    assert len(outputs_of) == 2
     assert all("no tool" in text.lower() for text in outputs_of)
 
 

@@ -4,6 +4,7 @@ import io
 import itertools
 import json
 import os
+import re
 import zipfile
 from pathlib import Path
 
@@ -111,6 +112,7 @@ TOOLS = [
     "batch",
     "shell_command",
 ]
+MISFIT = re.compile("no tool named|not a parameter|: expected ")  # a call with outdated arguments
 # What only the sandbox can hold, since nothing says what it will read.
 SANDBOXED = {"shell script", "shell grep", "shell copy", "python"}
 
@@ -170,6 +172,7 @@ def test_no_tool_shows_what_a_rule_forbids_to_read(tmp_path, picture, pattern, p
             given = filled(arguments, tmp_path, place)
             told[case] = str(agent.call_sync(case.partition(" ")[0], given).content)
     assert {c: t for c, t in told.items() if SECRET in t} == {}
+    assert not [t for t in told.values() if MISFIT.search(t)]
     listing = {c: t for c, t in told.items() if c.startswith(("list_dir", "glob", "grep"))}
     names = {c: t for c, t in listing.items() if "payroll.png" in t or "payroll.ipynb" in t}
     assert names == {}
@@ -556,6 +559,8 @@ MAPS = {
     "a value that is a link": ("{{text}}", lambda cwd, place: [cwd / "links/a.csv"]),
     "a value with dots": ("{{text}}", lambda cwd, place: [cwd / "links/.." / place]),
 }
+# A map follows these to no file, whatever the rules are.
+UNFOLLOWED = {"a reference", "a cache of a reference", "a link in a folder", "a cache of a folder"}
 
 
 @pytest.mark.parametrize("place", ["secret/payroll.csv", ".env/../../home/.ssh/payroll.csv"])
@@ -567,8 +572,12 @@ def test_no_map_sends_what_may_not_be_read(tmp_path, monkeypatch, case, place):
         (cwd / folder).mkdir(parents=True)
     (cwd / place).write_text(f"name,key\nx,{SECRET}\n", encoding="utf-8")
     (cwd / "links/a.csv").symlink_to(os.path.relpath(cwd / place, cwd / "links"))
-    rule_for(cwd, "secret/**")
     prompt, rows = MAPS[case]
+    if place.startswith("secret") and case not in UNFOLLOWED:
+        with Agent(model := Echo(), cwd=cwd) as agent:
+            agent.map_sync(prompt, rows(cwd, place), cache=False)
+        assert any(SECRET in asked for asked in model.asked), "it is read where no rule forbids it"
+    rule_for(cwd, "secret/**")
     model = Echo()
     with Agent(model, cwd=cwd) as agent:
         try:

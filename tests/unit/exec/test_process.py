@@ -7,10 +7,13 @@ import signal
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from agent_magics.exec import launcher_client
+from agent_magics.exec.launcher.wire import SpawnRequest
 from agent_magics.exec.launcher_client import shared_launcher
 from agent_magics.exec.process import LIVE_LIMIT, end_all
 from agent_magics.protocol.errors import RespondToModel
@@ -112,9 +115,10 @@ def test_what_has_ended_is_not_killed():
     assert (process.killed_for, process.exit_code) == ("", 0)
 
 
-def test_it_may_say_goodbye_unless_it_is_killed_at_once():
+def test_it_may_say_goodbye_unless_it_is_killed_at_once(monkeypatch):
+    monkeypatch.setattr(launcher_client, "SpawnRequest", partial(SpawnRequest, grace=4.0))
     for at_once, goodbye in ((False, "hi\nbye\n"), (True, "hi\n")):
-        process = sh("trap 'echo bye; exit' TERM; echo hi; sleep 60 & wait")
+        process = sh("trap 'echo bye; exit' TERM; echo hi; while :; do :; done")
         Ear(process).wait_for("hi")
         process.kill(at_once=at_once)
         assert process.wait(LIMIT) and process.output.text() == goodbye

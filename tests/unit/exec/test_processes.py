@@ -213,7 +213,8 @@ def test_two_conversations_have_two_folders_and_a_removed_one_is_made_anew(manag
 # -- the end -----------------------------------------------------------------------------------
 
 
-def test_closing_kills_everything(manager):
+def test_closing_kills_everything(manager, monkeypatch):
+    monkeypatch.setattr(processes, "_CLOSE_LIMIT", LIMIT)
     script = "trap '' TERM; sleep 600 & echo $!; while :; do sleep 1; done"
     sessions = [manager.start_session(["sh", "-c", script], **HERE) for _ in range(4)]
     free = manager.start(["yes"], **HERE)

@@ -123,7 +123,7 @@ def looked_at(path):
     """Hold a file for a moment as another kernel does that asks whether somebody writes it."""
     with path.open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_SH)
-        ends = threading.Timer(locks.MOMENT / 4, fcntl.flock, (file, fcntl.LOCK_UN))
+        ends = threading.Timer(locks.MOMENT / 20, fcntl.flock, (file, fcntl.LOCK_UN))
         ends.start()
         yield
         ends.join()

@@ -125,7 +125,7 @@ def test_statuses_that_pass_are_tried_again(wire, status):
     [
         ([("retry-after", "7")], 7.0),
         ([("retry-after-ms", "1500"), ("retry-after", "9")], 1.5),
-        ([("Retry-After", "in 40 seconds, as a date")], 40.0),
+        ([("Retry-After", "in 40 seconds, as a date")], pytest.approx(25.0, abs=15.0)),
     ],
 )
 def test_the_wait_is_the_one_the_server_asks_for(wire, headers, seconds):
@@ -135,7 +135,7 @@ def test_the_wait_is_the_one_the_server_asks_for(wire, headers, seconds):
     with serve(wire, [busy, "At last."]) as server:
         events, (waited,) = ask(wire, server)
     assert text_of(events) == "At last."
-    assert seconds - 30 < waited <= seconds
+    assert waited == seconds
 
 
 def test_a_wait_of_an_hour_is_told_instead(wire):
@@ -299,17 +299,17 @@ def test_a_stream_that_ends_without_its_end_is_cut_off(wire):
 def test_a_stream_that_falls_silent_is_given_up(wire):
     reply = Reply("One two three.", pause_after=3)
     with serve(wire, [reply, "One two three."]) as server:
-        events, waits = ask(wire, server, timeout=0.3)
+        events, waits = ask(wire, server, timeout=1.5)
     assert text_of(events) == "One two three."
     assert [event.reason for event in events if isinstance(event, RetryWait)] == [
-        "Nothing came for 0.3 seconds"
+        "Nothing came for 1.5 seconds"
     ]
     assert len(waits) == 1
 
 
 def test_a_server_that_never_begins_is_given_up(wire):
     with serve(wire, [Reply("late", pause_after=0)]) as server:
-        said = str(failure(wire, server, timeout=0.2, tries=1))
+        said = str(failure(wire, server, timeout=1.0, tries=1))
     assert "No answer" in said and server.base_url in said
 
 

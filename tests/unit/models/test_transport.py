@@ -195,7 +195,7 @@ def test_no_header_of_a_broken_answer_is_shown(monkeypatch):
 
 @pytest.mark.parametrize("head", [b"", b"\r\n"], ids=["headers", "body"])
 def test_an_answer_that_trickles_before_it_can_be_used_ends(head, monkeypatch):
-    monkeypatch.setattr("agent_magics.models.transport.CONNECT_TIMEOUT", 0.2)
+    monkeypatch.setattr("agent_magics.models.transport.CONNECT_TIMEOUT", 1.0)
 
     async def serve(reader, writer):
         await reader.readuntil(b"\r\n\r\n")
@@ -206,10 +206,10 @@ def test_an_answer_that_trickles_before_it_can_be_used_ends(head, monkeypatch):
                 await asyncio.wait_for(reader.read(1), 0.01)
 
     if head:  # its status is known, and tells more
-        assert asyncio.run(with_raw(serve, read_all, 0.2)).status == 500
+        assert asyncio.run(with_raw(serve, read_all, 1.0)).status == 500
         return
     with pytest.raises(Fault) as caught:
-        asyncio.run(with_raw(serve, read_all, 0.2))
+        asyncio.run(with_raw(serve, read_all, 1.0))
     assert caught.value.kind == "timed out"
 
 

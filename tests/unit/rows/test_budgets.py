@@ -119,7 +119,7 @@ def test_what_decides_without_the_person_ends_the_question(ends, answered, answe
             left.set()
 
     on_question = decide if answers == "on its thread" else decide_on_loop
-    options = {"ask_above": 1e-9, "deadline": 2.0 if ends == "deadline" else PATIENCE}
+    options = {"ask_above": 1e-9, "deadline": 4.0 if ends == "deadline" else PATIENCE}
     with Agent(Echo(name="gpt-5.5"), on_question=on_question) as agent:
         mapping = agent.mapping("{{text}}", ROWS, output=None, options=options)
         done = mapping.wait_sync(card) if waits == "blocks" else asyncio.run(mapping.wait(card))

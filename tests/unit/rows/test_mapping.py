@@ -438,7 +438,7 @@ def test_a_map_that_waits_for_room_can_be_ended(tmp_path, monkeypatch, ends):
             agent.session.engine.post(job._sink.freed.set)
 
     with Agent(Echo()) as agent:
-        options = {"into": tmp_path, "deadline": 1 if ends == "deadline" else 600}
+        options = {"into": tmp_path, "deadline": 4 if ends == "deadline" else 600}
         mapping = agent.mapping("{{text}}", iter(rows(5_000)), output=None, options=options)
         ended = asyncio.wait_for(mapping.wait(When([500], end)), PATIENCE)
         if ends == "disk":

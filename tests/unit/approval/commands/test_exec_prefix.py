@@ -28,12 +28,14 @@ def test_git_and_the_list_agree_which_word_is_a_value(command, tmp_path, monkeyp
     setup = "git init -q; echo a > a; git add a; git commit -qm x; echo b > a"
     who = {"EMAIL": "a@b", "GIT_AUTHOR_NAME": "a", "GIT_COMMITTER_NAME": "a"}
     subprocess.run(setup, shell=True, check=True, env={**os.environ, **who})
-    known = _KNOWN["git", command]
+    known, ran = _KNOWN["git", command], 0
     for option in sorted(known.options | known.valued):
         line = ["git", command, option, "--output=evil"]
         if covers_rest(line, 2):
             subprocess.run(line, capture_output=True, check=False)
             assert not os.path.exists("evil"), line
+            ran += 1
+    assert ran == len(known.valued - known.options)
 
 
 @pytest.mark.parametrize(

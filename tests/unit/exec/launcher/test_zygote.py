@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,11 @@ WAITING = 2  # processes that wait for the next command: its supervisor, and wha
 
 
 def open_descriptors(pid: int) -> list[str]:
-    return sorted(os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir())
+    found = []
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # it was closed meanwhile
+            found.append(os.readlink(link))
+    return sorted(found)
 
 
 def status_of(pid: int, field: str) -> str:
@@ -63,7 +68,7 @@ def test_an_interrupt_of_its_whole_group_does_not_end_it():
         os.killpg(launcher.pid, signal.SIGINT)
         os.killpg(launcher.guardian, signal.SIGINT)
         assert launcher.run(["echo", "still here"]).output == b"still here\n"
-        assert len(command.replies) == 1
+        assert not status_of(command.pid, "State").startswith("Z")
         command.close()
 
 

@@ -225,7 +225,7 @@ def test_the_package_itself_where_the_workspace_holds_it(workspace):
 
 
 @pytest.mark.soak
-def test_a_home_as_the_workspace_keeps_its_start_files(a_home_of_its_own):
+def test_a_home_as_the_workspace_keeps_its_start_files(a_home_of_its_own, workspace):
     found = confine(a_home_of_its_own)
     home = str(a_home_of_its_own)
     for part in (".bashrc", ".ipython/profile_default/startup", ".local/lib", ".config/autostart"):
@@ -233,9 +233,7 @@ def test_a_home_as_the_workspace_keeps_its_start_files(a_home_of_its_own):
     for part in (".config/agent-magics", ".local/state/agent-magics/trusted-mcp"):
         assert f"{home}/{part}" in found.protected, "what is written there starts programs"
     assert f"{home}/.gitignore" not in found.protected
-    assert not any(path.startswith(f"{home}/") for path in confine(Path("/tmp")).protected) or (
-        home.startswith("/tmp/")
-    )
+    assert not any(path.startswith(f"{home}/") for path in confine(workspace).protected)
 
 
 # What runs with the next shell, editor, debugger, kernel or mail, in the words of those programs.

@@ -1,5 +1,6 @@
 """A changed configuration: what is configured as before stays, the rest ends or begins."""
 
+import os
 from dataclasses import replace
 
 import pytest
@@ -48,15 +49,18 @@ def test_only_what_is_configured_otherwise_ends(tmp_path, servers):
 
 def test_a_server_that_was_never_started_and_one_that_is_starting_leave_too(tmp_path, servers):
     hanging = replace(chaos("hangs", tmp_path / "gone"), name="hanging")
+    os.mkfifo(tmp_path / "gone" / "started")
     with McpWorld(servers["kept"]) as world:
         world.manager.reconfigure([servers["kept"], servers["changed"], hanging])
         world.manager.start(["kept", "hanging"])
+        (tmp_path / "gone" / "started").read_text()
         world.manager.reconfigure([servers["kept"], servers["new"]])
         world.manager.start()
         world.ready("new")
         assert world.ready("kept").status is McpStatus.READY
         assert not pids(tmp_path / "changed")
-        assert all(map(ended, pids(tmp_path / "gone")))
+        [pid] = pids(tmp_path / "gone")
+        assert ended(pid)
 
 
 def test_two_of_one_name_change_nothing(servers):

@@ -17,6 +17,7 @@ from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.mcp import ElicitationAnswer, McpServerConfig, McpStatus
 from tests.support.mcp.http_server import HANG_UP, HttpServer
 from tests.support.mcp.links import LIMIT, Callbacks, McpWorld, words_of
+from tests.support.ports import free_port
 
 
 @pytest.fixture(scope="module", params=["http", "sse"])
@@ -41,12 +42,14 @@ def test_calls_progress_and_questions(server):
     assert callbacks.asked[0].url == "https://example.org/sign"
 
 
-def test_headers_and_the_token_are_sent_and_not_shown(server):
-    server.seen.clear()
-    given = config(
-        server, headers={"X-Team": "blue-team-sesame"}, bearer_token_env_var="SMALL_TOKEN"
-    )
-    with McpWorld(given, environment={"SMALL_TOKEN": "sesame-token"}) as world:
+@pytest.mark.parametrize("transport", ["http", "sse"])
+def test_headers_and_the_token_are_sent_and_not_shown(transport):
+    environment = {"SMALL_TOKEN": "sesame-token"}
+    secret = {"headers": {"X-Team": "blue-team-sesame"}, "bearer_token_env_var": "SMALL_TOKEN"}
+    with (
+        HttpServer(transport) as server,
+        McpWorld(config(server, **secret), environment=environment) as world,
+    ):
         world.ready()
         assert "sesame-token" in world.manager.secrets()
         assert "sesame" not in repr(world.history)
@@ -88,7 +91,7 @@ def test_a_server_that_fails_says_how(server):
 @pytest.mark.parametrize("needed", ["by a cell", "by a call"], ids=str.split)
 def test_nobody_listens_at_first(needed, monkeypatch):
     monkeypatch.setattr(status_module, "_FIRST_PAUSE", 0)
-    with HttpServer() as gone:
+    with HttpServer(port=free_port()) as gone:
         given = config(gone)
     with McpWorld(given) as world:
         state = world.until_status(McpStatus.FAILED)
@@ -113,7 +116,7 @@ def test_tools_that_come_later():
 
 
 def test_a_lost_server_is_told_and_found_again():
-    with HttpServer() as server, McpWorld(config(server)) as world:
+    with HttpServer(port=free_port()) as server, McpWorld(config(server)) as world:
         world.ready()
         server.__exit__()
         with pytest.raises(RespondToModel, match=r"cannot be reached: .*; it has not taken it\."):

@@ -114,7 +114,7 @@ def test_a_renewal_that_is_cut_off_leaves_the_next_one_its_place(tokens):
         auth = tokens.silent_auth()
         for _ in range(2):
             flow = auth.async_auth_flow(httpx2.Request("POST", ADDRESS))
-            async with asyncio.timeout(MOMENT * 10):
+            async with asyncio.timeout(30):
                 renewal = await anext(flow)
             assert b"refresh_token=r" in renewal.content
             assert renewal.extensions["timeout"]["read"]

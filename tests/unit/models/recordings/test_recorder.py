@@ -237,7 +237,7 @@ def test_an_answer_in_which_nothing_came(file):
     reply = Reply("Hello there.", pause_after=2)
     once = RetryPolicy(tries=1)
     with ModelServer(responses=[reply]) as server:
-        live_model = open_model("responses", base_url=server.base_url, retries=once, timeout=0.2)
+        live_model = open_model("responses", base_url=server.base_url, retries=once, timeout=1.0)
         (live,) = ask(RecordingModel(live_model, file, cwd=file.parent), request_of())
         assert server.dropped.wait(20), "the server has noticed, and has closed its end"
     (played,) = ask(ReplayModel(file, cwd=file.parent), request_of())

@@ -276,6 +276,8 @@ def test_a_killed_kernel_loses_no_batch(tmp_path, after):
                 batch=True,
             )
         asked = Counter(entry["last"] for entry in server.log())
+    # One that goes on when its batch is completed may have ended by itself.
+    assert killed.returncode in (-signal.SIGKILL, *([0] if after == "completed" else []))
     assert not len(done.failed)
     assert len(asked) == 60 and set(asked.values()) == {1}
     assert not files_beside(cache)

@@ -17,6 +17,7 @@ from agent_magics.protocol.errors import FatalError
 from agent_magics.rows.engines.executors import ExecutorEngine
 from agent_magics.rows.engines.worker import Invitation
 from tests.support.models.row_server import RowServer
+from tests.support.ports import free_port
 from tests.support.rows.echo import Echo
 from tests.support.rows.watchers import When
 from tests.support.turns import PATIENCE
@@ -135,7 +136,9 @@ def test_a_model_object_stays_in_its_process():
 
 def test_an_executor_of_ipyparallel_is_one(monkeypatch, tmp_path):
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
-    two = ipyparallel.Cluster(n=2, engines="local", log_level=40)
+    ports = ",".join(str(free_port()) for _ in range(30))  # it opens some 17, and some later
+    given = [f"--IPController.ports={ports}"]
+    two = ipyparallel.Cluster(n=2, engines="local", log_level=40, controller_args=given)
     with RowServer() as server, agent_for(server) as agent, two as parallel:
         engine = parallel.load_balanced_view().executor
         done = agent.map_sync("{{text}}", rows(200), engine=engine, ask_above=None)

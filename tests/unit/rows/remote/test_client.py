@@ -110,7 +110,7 @@ def test_a_server_that_refuses_schemas_is_asked_without():
 def test_a_second_map_asks_as_the_first_one_learned_to(monkeypatch, forgets):
     if forgets:
         monkeypatch.setattr(client, "KEPT", 0.0)
-    with RowServer(refuses_schema=True, delay=0.2) as server:
+    with RowServer(refuses_schema=True, delay=1.0) as server:
         ask_all(server, 150, TYPED)
         first = len(server.log())
         ask_all(server, 100, TYPED)
@@ -176,7 +176,7 @@ def test_every_row_is_answered_where_a_server_has_a_rate(states):
         assert outcomes(server)["answered"] == 120
 
 
-SHORT = {"minute": 0.6, "retries": RetryPolicy(longest_asked=0.06)}
+SHORT = {"minute": 0.6, "retries": RetryPolicy(longest_asked=0.6)}
 
 
 def test_a_server_that_answers_slowly_and_few_at_a_time_is_waited_for():

@@ -155,7 +155,7 @@ def test_a_file_that_cannot_be_used_costs_no_rows(tmp_path, monkeypatch, caplog,
     else:
         monkeypatch.setattr(limits.os, "pwrite", Mock(side_effect=OSError(28, "No space left")))
     alone = SharedLimits(file)
-    assert alone.exchange(Report(want=5, requests=Stated(60, 3))).requests == 3
+    assert alone.exchange(Report(want=5, requests=Stated(0.6, 3))).requests == 3
     assert alone.exchange(Report(want=5)).requests <= 1
     assert len(caplog.messages) == 1 and "shares no limits" in caplog.text
     if fault == "full disk":

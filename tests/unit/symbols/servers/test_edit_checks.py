@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from agent_magics.symbols.servers import edit_checks
 from agent_magics.symbols.servers.edit_checks import EditWatch, errors_of, new_errors
 from agent_magics.symbols.servers.manager import shared_manager
 from agent_magics.symbols.servers.project import LanguageServers
@@ -63,7 +64,9 @@ def engine(tmp_path, request):
     made.close()
 
 
-def test_only_new_errors_are_named_and_at_most_twenty(engine):
+def test_only_new_errors_are_named_and_at_most_twenty(engine, monkeypatch):
+    for limit in ("BEFORE_LIMIT", "AFTER_LIMIT"):
+        monkeypatch.setattr(edit_checks, limit, 30.0)
     path = engine.project.write("a.py", "wrong = 1\n")
     engine.spawn(engine.project.provider.document_symbols(path)).result(30)
     watch = EditWatch(engine.servers, engine.spawn, [path, path.with_name("new.py")])

@@ -104,6 +104,7 @@ def test_uses_are_not_named_while_the_files_are_being_found(tmp_path, monkeypatc
 
     async def work(found: Project):
         path = found.write("a.py", TEXT)
+        await found.provider.document_symbols(path)  # it has said by then that it looks for them
         for _ in range(2):
             with pytest.raises(RespondToModel, match=r"still looks for the source files below /.*"):
                 await found.provider.references(path, Position(0, 6))
