@@ -59,6 +59,7 @@ def pytest_configure() -> None:
     """Make the examples of Hypothesis the same in each order of tests, unless new ones are asked
     for: they also contain numbers and words of the modules that are loaded by then.
     """
+    assert hasattr(providers, "_get_local_constants")  # another version may name it otherwise
     if hypothesis.settings.default.derandomize:
         providers._get_local_constants = lambda: providers._local_constants
 

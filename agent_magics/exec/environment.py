@@ -24,8 +24,9 @@ _ALLOWED = frozenset(
         *("PYENV_ROOT", "PYENV_VERSION", "NVM_DIR", "NVM_BIN", "VOLTA_HOME", "ASDF_DIR"),
         *("ASDF_DATA_DIR", "RBENV_ROOT", "GEM_HOME", "GEM_PATH", "GOPATH", "GOROOT", "GOFLAGS"),
         *("CARGO_HOME", "RUSTUP_HOME", "JAVA_HOME", "R_HOME", "R_LIBS_USER", "JULIA_DEPOT_PATH"),
-        # Folders of data and downloaded models, read by libraries that the person's code uses.
+        # Folders of data, fonts and models, read by libraries that the person's code uses.
         *("XDG_CACHE_HOME", "HF_HOME", "TORCH_HOME", "NLTK_DATA"),
+        *("FONTCONFIG_FILE", "FONTCONFIG_PATH"),
         # Whose certificates are trusted: where a company looks into TLS, no download works without.
         *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT"),
         *("NODE_EXTRA_CA_CERTS", "AWS_CA_BUNDLE"),

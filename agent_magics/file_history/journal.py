@@ -102,13 +102,13 @@ class UndoResult:
         return first_of(reasons, 5, "; ")
 
     @property
-    def left_alone(self) -> dict[str, tuple[str, ...]]:
-        """The paths that were skipped although nothing is in the way, by the reason."""
-        left = {
+    def skipped(self) -> dict[str, tuple[str, ...]]:
+        """The paths that were left alone although nothing is in the way, by the reason."""
+        skipped = {
             "a session or you changed it": self.doubtful,
             "something is in it": self.kept_folders,
         }
-        return {why: paths for why, paths in left.items() if paths}
+        return {why: paths for why, paths in skipped.items() if paths}
 
 
 class ChangeJournal:

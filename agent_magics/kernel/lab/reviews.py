@@ -67,7 +67,7 @@ def _undone(way: UndoResult, cwd: Path) -> str:
         )
     named = {
         why: first_of([shown_path(path, cwd) for path in paths], _MOST_NAMED)
-        for why, paths in way.left_alone.items()
+        for why, paths in way.skipped.items()
     }
     return " ".join(f"Left alone, since {why}: {names}." for why, names in named.items())
 

@@ -253,7 +253,7 @@ def _refuse_input(prompt: object = "") -> str:
 
 
 def _prepare_plots(folder: Path) -> None:
-    """Give matplotlib and fontconfig folders of their own, as the person's are not writable."""
+    """Give matplotlib and fontconfig a folder of their own, as the person's are not writable."""
     own = folder / "matplotlib"
     own.mkdir(exist_ok=True)
     person_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "matplotlib"
@@ -261,11 +261,13 @@ def _prepare_plots(folder: Path) -> None:
         with suppress(OSError):
             shutil.copy(fonts, own)
     os.environ["MPLCONFIGDIR"] = str(own)
-    theirs = os.environ.get("FONTCONFIG_FILE") or "fonts.conf"  # fontconfig knows in which folder
-    places = f"<include>{escape(theirs)}</include><cachedir>{escape(str(own))}</cachedir>"
-    (own / "fonts.conf").write_text(f"<fontconfig>{places}</fontconfig>", encoding="utf-8")
-    os.environ["FONTCONFIG_FILE"] = str(own / "fonts.conf")
     os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
+    # A relative name: fontconfig looks for it in its own folder.
+    theirs = os.environ.get("FONTCONFIG_FILE") or "fonts.conf"
+    places = f"<include>{escape(theirs)}</include><cachedir>{escape(str(own))}</cachedir>"
+    with suppress(OSError, UnicodeError):  # plots work without, but fontconfig complains
+        (own / "fonts.conf").write_text(f"<fontconfig>{places}</fontconfig>", encoding="utf-8")
+        os.environ["FONTCONFIG_FILE"] = str(own / "fonts.conf")
 
 
 def main(requests: str, answers: str) -> None:

@@ -248,8 +248,9 @@ class LiveFeed:
         process = self._process
         if not self._has_sent:  # it had ended before anybody could listen
             for stream in ("stdout", "stderr"):
-                if text := process.output.text(stream):
-                    self._send_for_call(stream, _live_part(text))
+                head, tail, missed = process.output.ends(stream)
+                if text := head + tail:
+                    self._send_for_call(stream, _live_part(text, missed))
         self._ctx.emit(ExecCommandEnd, exit_code=process.exit_code, duration=process.duration)
 
     def hand_over(self, session: CommandSession, cwd: str, position: int) -> None:

@@ -92,16 +92,18 @@ def test_interrupt_of_a_command_at_full_speed(notebook: Open) -> None:
 
 def test_the_stream_shows_a_long_command_by_what_is_new(notebook: Open) -> None:
     line = "do echo line $n of thirty; sleep 0.1; done; "
-    script = f"for n in $(seq 15); {line}: < gate; for n in $(seq 16 30); {line}"
+    script = f"for n in $(seq 15); {line}: < first; for n in $(seq 16 30); {line}: < second"
     page = notebook([scripted(_bash(script), DONE), ASKING, ""])
-    gate = page.make_gate("gate")
+    first, second = page.make_gate("first"), page.make_gate("second")
     page.run(0)
     page.start(1)
     page.answer("Approve")
     stream = page.cell(1).locator(".agm-stream[aria-busy=true]")
     expect(stream).to_contain_text("line 9 of")
     expect(stream).to_contain_text("line 15 of")
-    gate.open()
+    first.open()
+    expect(stream).to_contain_text("line 30 of")
+    second.open()
     page.wait_for_end(1)
     appended = [frame for frame in page.frames if b"comm_msg" in frame and b'"append"' in frame]
     # A view that is drawn gets what came before; besides that each line comes once.
@@ -110,7 +112,8 @@ def test_the_stream_shows_a_long_command_by_what_is_new(notebook: Open) -> None:
     assert numbers == sorted(set(numbers)) and numbers[-1] == 30
     assert max(map(len, sent[1:])) < 10
     expect(page.cell(1).locator(".agm-stream")).to_have_count(0)
-    call, *_ = items_of(page.save().cells[1])
+    call, _, gates = items_of(page.save().cells[1])
+    assert gates["kind"] == "changes"  # that they are gone
     assert "line 1 of" in call["output"]
     assert "line 30 of" in call["output"]
 

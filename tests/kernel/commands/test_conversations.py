@@ -370,6 +370,17 @@ def test_files_of_which_no_copy_is_left_are_named_as_such(place: Path) -> None:
         assert (place / "a.txt").read_text() == "1"
 
 
+def test_a_rewind_names_the_folders_that_stay(place: Path) -> None:
+    write = "Call('write_file', {'path': 'd/a.txt', 'content': '1'})"
+    with kernel_in(place) as kernel:
+        kernel.run(scripted(f"[{write}]", "'Ok.'"))
+        assert kernel.run("%%agent --approval never --tools write_file\nwrite\n").status == "ok"
+        (place / "d/mine.txt").write_text("mine")
+        told = kernel.run("%agent rewind --yes").text
+        assert not (place / "d/a.txt").exists() and (place / "d/mine.txt").exists()
+        assert "Left alone, since something is in it: `d`." in told
+
+
 LOOK = """
 [Call("python", {"code": "total = sum(numbers)"}), Call("python", {"code": "'x' * 20_000"})]
 """

@@ -1,6 +1,6 @@
 """``%agent rewind``: restores conversation, files, cells and variables before a turn, if wanted."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from agent_magics.engine.past.rewind import Rewind, WayLost
@@ -122,12 +122,14 @@ def _names(changes: Iterable[RunChange]) -> list[str]:
 def _of_files(way: UndoResult | None, cwd: Path) -> list[str]:
     if way is None:
         return ["- Files: none."]
-    names = ", ".join(code_span(shown_path(path, cwd)) for path in way.paths[:_MOST_NAMED])
-    doubtful = ", ".join(code_span(shown_path(path, cwd)) for path in way.doubtful[:_MOST_NAMED])
+
+    def named(paths: Sequence[str]) -> str:
+        return ", ".join(code_span(shown_path(path, cwd)) for path in paths[:_MOST_NAMED])
+
     shown = way.obstacles[:_MOST_NAMED]
     obstacles = left_alone({shown_path(each.change.path, cwd): each.reason for each in shown})
-    lines = [f"- Files: {names or 'none'}.", *obstacles]
-    return [*lines, *([f"- Left alone, perhaps yours: {doubtful}."] if doubtful else [])]
+    skipped = [f"- Left alone, since {why}: {named(paths)}." for why, paths in way.skipped.items()]
+    return [f"- Files: {named(way.paths) or 'none'}.", *obstacles, *skipped]
 
 
 def left_alone(reasons: Mapping[str, str]) -> list[str]:

@@ -301,7 +301,7 @@ def test_a_search_is_stopped_when_cancelled(tmp_path, monkeypatch):
 
 
 def test_a_search_whose_caller_was_killed_ends_by_itself(tmp_path, monkeypatch):
-    """It has a limit of its own by when it works."""
+    """Once it works, it has a limit of its own."""
     monkeypatch.setenv("PATH", NO_RIPGREP)
     write(tmp_path / "b", "a" * 60 + "!\n")
 

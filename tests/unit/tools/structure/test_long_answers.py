@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import json
 import sys
 import threading
 import time
@@ -48,22 +49,24 @@ async def _longest_turn(ended: threading.Event) -> float:
             {"name_path": "alpha"},
             f"is used in {FILES * USES:,} places of",
         ),
-        ("diagnostics", {"paths": ["wrong.py"]}, f"200 of {FILES * USES:,} shown"),
+        ("diagnostics", {"paths": ["wrong{}.py"]}, f"200 of {FILES * USES:,} shown"),
     ],
 )
 def test_no_answer_holds_the_loop(tmp_path, without_old_objects, tool, arguments, said):
     (tmp_path / "a.py").write_text("def alpha():\n    pass\n\ndef beta():\n    pass\n")
-    (tmp_path / "wrong.py").write_text("wrong\n" * FILES * USES)
+    for number in range(3):
+        (tmp_path / f"wrong{number}.py").write_text("wrong\n" * FILES * USES)
     for number in range(FILES):
         (tmp_path / f"m{number:02}.py").write_text("alpha\n" * (USES - (number == 0)))
     options = {"cwd": tmp_path, "approval": "never", "sandbox": "danger-full-access"}
     with Agent(ScriptedModel([]), list(STRUCTURE), language_servers=TABLE, **options) as agent:
         agent.call_sync("references", {"name_path": "beta"})
         longest = []
-        for _ in range(3):  # what else happens in a turn, such as a collection, is chance
+        for number in range(3):  # what else happens in a turn, such as a collection, is chance
             ended = threading.Event()
             watching = shared_engine().spawn(_longest_turn(ended))
-            output = agent.call_sync(tool, arguments)
+            given = json.loads(json.dumps(arguments).replace("{}", str(number)))
+            output = agent.call_sync(tool, given)
             ended.set()
             assert said in output.text
             longest.append(watching.result())
