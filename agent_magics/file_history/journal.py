@@ -26,6 +26,7 @@ from agent_magics.text.brief import first_of, number_of
 # Limit in bytes of the contents that one conversation keeps; the oldest turns are dropped first.
 MOST_KEPT = 256 * 1024 * 1024
 _MOST_READ = 64 << 20  # bytes of a journal
+_MOST_NAMED = 20  # paths in a sentence
 FILE = "changes.jsonl"
 
 
@@ -101,14 +102,24 @@ class UndoResult:
         reasons = [f"{shown_path(each.change.path, cwd)}: {each.reason}" for each in self.obstacles]
         return first_of(reasons, 5, "; ")
 
-    @property
-    def skipped(self) -> dict[str, tuple[str, ...]]:
-        """The paths that were left alone although nothing is in the way, by the reason."""
-        skipped = {
+    def left_alone(self, cwd: Path, shown: Callable[[str], str] = str) -> list[str]:
+        """Return a sentence for each reason why paths were left alone that nothing obstructs.
+
+        Args:
+            cwd: the folder below which paths are shown relative to it.
+            shown: makes a path's name ready to be shown, such as `code_span`.
+        """
+        left = {
             "a session or you changed it": self.doubtful,
             "something is in it": self.kept_folders,
         }
-        return {why: paths for why, paths in skipped.items() if paths}
+        return [
+            f"Left alone, since {why}: "
+            + first_of([shown(shown_path(path, cwd)) for path in paths], _MOST_NAMED)
+            + "."
+            for why, paths in left.items()
+            if paths
+        ]
 
 
 class ChangeJournal:

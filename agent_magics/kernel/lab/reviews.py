@@ -9,15 +9,12 @@ from pathlib import Path
 from agent_magics.app import Agent
 from agent_magics.engine.file_changes.review import TurnReview
 from agent_magics.file_history.journal import UndoResult
-from agent_magics.files.paths import shown_path
 from agent_magics.kernel.lab.link import Data, LabLink
 from agent_magics.protocol.errors import FatalError, short_message
 from agent_magics.protocol.items import Json
-from agent_magics.text.brief import first_of
 
 # Characters of all diffs, and the changes, that a page is sent.
 _MOST_SENT, _MOST_CHANGES = 400_000, 300
-_MOST_NAMED = 20
 
 
 def answer_review(lab: LabLink, question: Data) -> dict[str, Json]:
@@ -65,11 +62,7 @@ def _undone(way: UndoResult, cwd: Path) -> str:
             f"Nothing was undone, since something is in the way ({way.in_the_way(cwd)}). "
             "%agent undo shows how; --force leaves that alone and undoes the rest."
         )
-    named = {
-        why: first_of([shown_path(path, cwd) for path in paths], _MOST_NAMED)
-        for why, paths in way.skipped.items()
-    }
-    return " ".join(f"Left alone, since {why}: {names}." for why, names in named.items())
+    return " ".join(way.left_alone(cwd))
 
 
 def _described(review: TurnReview) -> dict[str, Json]:

@@ -215,7 +215,7 @@ def _start(
 
 
 def _live_part(text: str, missed: int = 0) -> str:
-    """Return the end of a text, as long as one message; the number of others stands before it."""
+    """Return the end of a text, at most one message long; before it, how much is left out."""
     shown = text[-LIVE_MESSAGE:]
     missed += len(text) - len(shown)
     return f"\n… {missed} characters are not shown live …\n{shown}" if missed else shown

@@ -381,6 +381,16 @@ def test_a_rewind_names_the_folders_that_stay(place: Path) -> None:
         assert "Left alone, since something is in it: `d`." in told
 
 
+def test_a_rewind_of_many_files_says_how_many_it_does_not_name(place: Path) -> None:
+    writes = [f"Call('write_file', {{'path': 'f{n:02}', 'content': '1'}})" for n in range(23)]
+    with kernel_in(place) as kernel:
+        kernel.run(scripted(f"[{', '.join(writes)}]", "'Ok.'"))
+        assert kernel.run("%%agent --approval never --tools write_file\nwrite\n").status == "ok"
+        told = kernel.run("%agent rewind --yes").text
+        assert told.count(" and 3 more.") == 2, "before and after"
+        assert not list(place.glob("f??"))
+
+
 LOOK = """
 [Call("python", {"code": "total = sum(numbers)"}), Call("python", {"code": "'x' * 20_000"})]
 """

@@ -69,7 +69,7 @@ class Outcome:
 
 
 def own_ports() -> dict[str, Any]:
-    """Return what has a kernel manager take ports that no other program is given meanwhile."""
+    """Return options of a kernel manager: ports that no other program is given meanwhile."""
     return {"cache_ports": False, **{f"{channel}_port": free_port() for channel in CHANNELS}}
 
 

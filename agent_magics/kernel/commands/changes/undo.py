@@ -61,9 +61,7 @@ def _report(
     lines = [f"{word}: {titles}", ""]
     lines += [f"- {code_span(name)}" for name in _named(way.paths, cwd)] or ["- no file"]
     lines += left_alone({shown_path(e.change.path, cwd): e.reason for e in way.obstacles})
-    for why, paths in way.skipped.items():
-        names = ", ".join(map(code_span, _named(paths, cwd)))
-        lines.append(f"- Left alone, since {why}: {names}.")
+    lines += [f"- {each}" for each in way.left_alone(cwd, code_span)]
     return "\n".join(lines)
 
 

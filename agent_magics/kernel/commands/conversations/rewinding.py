@@ -1,6 +1,6 @@
 """``%agent rewind``: restores conversation, files, cells and variables before a turn, if wanted."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from agent_magics.engine.past.rewind import Rewind, WayLost
@@ -16,6 +16,7 @@ from agent_magics.kernel.questions.ways import stdin_allowed
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.describe import one_line
 from agent_magics.render.markdown import code_span
+from agent_magics.text.brief import first_of
 
 _PARTS = ("conversation", "files", "cells", "variables")
 _LOOK_AGAIN = (
@@ -100,7 +101,7 @@ def _is_wanted(notebook: NotebookAgents) -> bool:
 def _preview(
     notebook: NotebookAgents, way: Rewind, cells: NotebookCells, parts: set[str], cwd: Path
 ) -> str:
-    prompts = ", ".join(code_span(one_line(prompt)) for prompt in way.prompts[:_MOST_NAMED])
+    prompts = first_of([code_span(one_line(prompt)) for prompt in way.prompts], _MOST_NAMED)
     lines = [f"Back to before turn {way.number}:", ""]
     if "conversation" in parts:
         lines.append(f"- Conversation: the model forgets {prompts or 'the turn'}.")
@@ -110,7 +111,7 @@ def _preview(
         lines += cells.preview()
     if "variables" in parts:
         names = _names(notebook.live_kernel.changes.of_turns(way.turns))
-        shown = ", ".join(map(code_span, names[:_MOST_NAMED]))
+        shown = first_of([*map(code_span, names)], _MOST_NAMED)
         lines.append(f"- Variables: {shown or 'none'}.")
     return "\n".join(lines)
 
@@ -122,14 +123,11 @@ def _names(changes: Iterable[RunChange]) -> list[str]:
 def _of_files(way: UndoResult | None, cwd: Path) -> list[str]:
     if way is None:
         return ["- Files: none."]
-
-    def named(paths: Sequence[str]) -> str:
-        return ", ".join(code_span(shown_path(path, cwd)) for path in paths[:_MOST_NAMED])
-
+    names = first_of([code_span(shown_path(path, cwd)) for path in way.paths], _MOST_NAMED)
     shown = way.obstacles[:_MOST_NAMED]
     obstacles = left_alone({shown_path(each.change.path, cwd): each.reason for each in shown})
-    skipped = [f"- Left alone, since {why}: {named(paths)}." for why, paths in way.skipped.items()]
-    return [f"- Files: {named(way.paths) or 'none'}.", *obstacles, *skipped]
+    left = [f"- {each}" for each in way.left_alone(cwd, code_span)]
+    return [f"- Files: {names or 'none'}.", *obstacles, *left]
 
 
 def left_alone(reasons: Mapping[str, str]) -> list[str]:
