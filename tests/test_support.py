@@ -190,6 +190,25 @@ def test_a_kernel_that_ends_with_its_stand_in_at_once_does_not_end_the_template(
         assert kernel.value("__import__('os').getppid()") == str(template.pid)
 
 
+@pytest.mark.needs("machine Linux")
+def test_memory_in_large_pages_holds_what_it_held():
+    def act():
+        held = bytearray(os.urandom(1 << 12) * (1 << 14))
+        before, kept = large(), bytes(held)
+        forks.use_large_pages()
+        return large() - before, held == kept
+
+    def large():  # kB
+        lines = Path("/proc/self/smaps").read_text(encoding="utf-8").splitlines()
+        return sum(int(line.split()[1]) for line in lines if line.startswith("AnonHugePages"))
+
+    gained, same = forks.call(act)
+    assert same
+    release = tuple(map(int, os.uname().release.split(".")[:2]))
+    if release >= (6, 1) and Path("/sys/kernel/mm/transparent_hugepage").exists():
+        assert gained >= 60 << 10  # of 64 MB
+
+
 def test_a_fork_returns_what_its_function_did():
     assert forks.call(lambda: (os.getpid(), [1])) != (os.getpid(), [1])
 

@@ -4,6 +4,7 @@ A child does only what it was made for: it ends in `os._exit` whatever is raised
 ever goes on running the suite.
 """
 
+import ctypes
 import multiprocessing
 import os
 import signal
@@ -13,9 +14,26 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 LIMIT = 120.0  # seconds; below the time limit of a test
+_MADV_COLLAPSE = 25  # of Linux 6.1; an older one refuses it
+
+
+def use_large_pages() -> None:
+    """Move the memory of this process into pages of 2 MB, where the kernel can.
+
+    A fork copies an entry for each page that there is. With all tests collected these are 220,000
+    of the usual 4 kB, for which each fork took 45 ms.
+    """
+    maps = Path("/proc/self/maps")  # none but on Linux
+    for line in maps.read_text(encoding="utf-8").splitlines() if maps.exists() else ():
+        span, access, _, _, inode, *_ = line.split()
+        if access == "rw-p" and inode == "0":  # not of a file
+            first, end = (int(each, 16) for each in span.split("-"))
+            size = ctypes.c_size_t(end - first)
+            ctypes.CDLL(None).madvise(ctypes.c_void_p(first), size, _MADV_COLLAPSE)
 
 
 def start(act: Callable[[], object]) -> int:

@@ -20,7 +20,7 @@ import pytest
 from agent_magics.exec.launcher.linux import landlock_abi
 from agent_magics.exec.launcher_client import shared_launcher
 
-CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 _ROOT = Path(__file__).parents[2]
 _TOLD = "not tested here: "
 

@@ -56,6 +56,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     if reporter:
         reporter.showfspath = False  # tests of several files end by turns
     left = dict(enumerate(session.items))
+    forks.use_large_pages()
     for _ in range(1 + RESTARTS):
         if left:
             _Run(session, left).until_all_have_ended()

@@ -24,7 +24,9 @@ def without_old_objects():
     """The collector of garbage looks at new objects only: how many old ones there are is chance."""
     gc.collect()
     gc.freeze()
+    gc.enable()
     yield
+    gc.disable()
     gc.unfreeze()
     gc.collect()
     gc.freeze()  # as before
