@@ -120,12 +120,14 @@ def test_parsing_goes_on_where_another_parse_disturbs_it():
     thresholds = gc.get_threshold()
     gc.callbacks.append(parse_too)
     gc.set_threshold(100)
+    gc.enable()
     try:
         for _ in range(20):
             parsed.clear()
             tree = parse_python("def f(a):\n    return [a, (1, {2: 3})]\n" * 200, "a.py")
             assert len(tree.body) == 200 and parsed
     finally:
+        gc.disable()
         gc.set_threshold(*thresholds)
         gc.callbacks.remove(parse_too)
 
