@@ -141,10 +141,6 @@ def main(command: list[str]) -> int:
     folder = Path(tempfile.mkdtemp(prefix="agent-magics-run-"))
     folder.chmod(0o1777)  # tests write there as other users, too
     try:
-        # On ext4 each folder in it gets inodes of another part of the disk. Without a journal, one
-        # for a new file is sought past all of its part that were deleted in the last five minutes.
-        with suppress(FileNotFoundError):
-            subprocess.run(["chattr", "+T", folder], check=False, stderr=subprocess.DEVNULL)
         watched = Command(command, folder)
         status = watched.wait()
         left = watched.left_behind()

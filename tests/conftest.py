@@ -128,9 +128,13 @@ def _own_homes() -> None:
 
 @pytest.fixture(scope="session")
 def _place_of_tests(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return where a worker makes the folders of its tests."""
+    """Return where a worker makes the folders of its tests.
+
+    On ext4 each of these gets inodes of another part of the disk. Without a journal, one for a new
+    file is sought past all of its part that were deleted in the last five minutes.
+    """
     place = tmp_path_factory.mktemp("tests")
-    with suppress(FileNotFoundError):  # why stands in make/watched.py
+    with suppress(FileNotFoundError):
         subprocess.run(["chattr", "+T", place], check=False, stderr=subprocess.DEVNULL)
     return place
 

@@ -40,6 +40,12 @@ def first_of(texts: Sequence[str], most: int, between: str = ", ") -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
+def first_lines(texts: Sequence[str], most: int) -> list[str]:
+    """Return the first `most` texts as lines of a list, and a line that says how many more."""
+    more = [f"- and {len(texts) - most} more"] if len(texts) > most else []
+    return [*(f"- {text}" for text in texts[:most]), *more]
+
+
 def number_of(count: int, one: str, many: str = "") -> str:
     """Return a count with its noun: "1 file", "2 files"."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"

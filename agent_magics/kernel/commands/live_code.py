@@ -8,7 +8,7 @@ from typing import Any
 from agent_magics.app import Agent
 from agent_magics.engine.channels.redaction import redact
 from agent_magics.files.paths import typed_path
-from agent_magics.kernel.commands.conversations.rewinding import left_alone
+from agent_magics.kernel.commands.conversations.rewinding import not_restored
 from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.live.namespace import RanCode
 from agent_magics.kernel.notebook import NotebookAgents
@@ -70,7 +70,7 @@ def undo_variables(notebook: NotebookAgents, _agent: Agent) -> str:
         raise FatalError("No change of the variables is left that could be put back.")
     change, left = done
     back = [name for name in change.was if name not in left]
-    return "\n".join([*([f"- Put back: {_names(back)}."] if back else ()), *left_alone(left)])
+    return "\n".join([*([f"- Put back: {_names(back)}."] if back else ()), *not_restored(left)])
 
 
 def _names(names: Sequence[str]) -> str:

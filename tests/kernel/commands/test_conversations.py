@@ -391,6 +391,22 @@ def test_a_rewind_of_many_files_says_how_many_it_does_not_name(place: Path) -> N
         assert not list(place.glob("f??"))
 
 
+@pytest.mark.parametrize(("command", "times"), [("rewind --yes", 2), ("undo --force", 1)])
+def test_of_many_files_in_the_way_it_says_how_many_it_does_not_name(
+    place: Path, command: str, times: int
+) -> None:
+    writes = [f"Call('write_file', {{'path': 'f{n:02}', 'content': '1'}})" for n in range(24)]
+    with kernel_in(place) as kernel:
+        kernel.run(scripted(f"[{', '.join(writes)}]", "'Ok.'"))
+        assert kernel.run("%%agent --approval never --tools write_file\nwrite\n").status == "ok"
+        for number in range(23):
+            (place / f"f{number:02}").write_text("mine")
+        told = kernel.run(f"%agent {command}").text
+        assert told.count("Left alone: `f") == 20 * times
+        assert told.count("\n- and 3 more") == times
+        assert not (place / "f23").exists() and (place / "f00").read_text() == "mine"
+
+
 LOOK = """
 [Call("python", {"code": "total = sum(numbers)"}), Call("python", {"code": "'x' * 20_000"})]
 """

@@ -1,6 +1,6 @@
 import pytest
 
-from agent_magics.text.brief import meant
+from agent_magics.text.brief import first_lines, meant
 
 
 @pytest.mark.parametrize(
@@ -20,3 +20,11 @@ def test_the_nearest_name_may_be_meant(name, says):
 
 def test_where_there_are_none_that_is_said():
     assert meant("x", []) == "there are none."
+
+
+@pytest.mark.parametrize(
+    ("texts", "lines"),
+    [([], []), (["a", "b"], ["- a", "- b"]), (["a", "b", "c"], ["- a", "- b", "- and 1 more"])],
+)
+def test_a_list_says_how_many_more_there_are(texts, lines):
+    assert first_lines(texts, 2) == lines

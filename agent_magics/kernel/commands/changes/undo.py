@@ -2,20 +2,18 @@
 makes those changes again.
 """
 
-from collections.abc import Sequence
-from pathlib import Path
-
 from agent_magics.app import Agent
 from agent_magics.file_history.journal import UndoResult
 from agent_magics.files.paths import shown_path
 from agent_magics.kernel.commands.changes.diff import publish_diff
-from agent_magics.kernel.commands.conversations.rewinding import left_alone, redo_rewind
+from agent_magics.kernel.commands.conversations.rewinding import not_restored, redo_rewind
 from agent_magics.kernel.commands.live_code import undo_variables
 from agent_magics.kernel.commands.words import Command
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.describe import one_line
 from agent_magics.render.markdown import code_span
+from agent_magics.text.brief import first_lines, first_of
 
 _MOST_NAMED = 20
 
@@ -57,10 +55,10 @@ def _report(
     cwd = agent.config.cwd
     if way.obstacles and not forced:
         raise _conflict(notebook, agent, way)
-    titles = ", ".join(code_span(one_line(turn.title)) for turn in way.turns)
-    lines = [f"{word}: {titles}", ""]
-    lines += [f"- {code_span(name)}" for name in _named(way.paths, cwd)] or ["- no file"]
-    lines += left_alone({shown_path(e.change.path, cwd): e.reason for e in way.obstacles})
+    titles = first_of([code_span(one_line(turn.title)) for turn in way.turns], _MOST_NAMED)
+    names = [code_span(shown_path(path, cwd)) for path in way.paths]
+    lines = [f"{word}: {titles}", "", *(first_lines(names, _MOST_NAMED) or ["- no file"])]
+    lines += not_restored({shown_path(e.change.path, cwd): e.reason for e in way.obstacles})
     lines += [f"- {each}" for each in way.left_alone(cwd, code_span)]
     return "\n".join(lines)
 
@@ -75,11 +73,6 @@ def _conflict(notebook: NotebookAgents, agent: Agent, way: UndoResult) -> FatalE
         f"Nothing was changed, since something is in the way ({way.in_the_way(cwd)}). "
         "With --force, %agent undo leaves that alone and puts the rest back."
     )
-
-
-def _named(paths: Sequence[str], cwd: Path) -> list[str]:
-    names = [shown_path(path, cwd) for path in paths[:_MOST_NAMED]]
-    return [*names, *([f"and {len(paths) - _MOST_NAMED} more"] if len(paths) > _MOST_NAMED else [])]
 
 
 UNDO = Command(

@@ -16,7 +16,7 @@ from agent_magics.kernel.questions.ways import stdin_allowed
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.describe import one_line
 from agent_magics.render.markdown import code_span
-from agent_magics.text.brief import first_of
+from agent_magics.text.brief import first_lines, first_of
 
 _PARTS = ("conversation", "files", "cells", "variables")
 _LOOK_AGAIN = (
@@ -54,7 +54,7 @@ def _rewind(
     if "variables" in parts:
         live = notebook.live_kernel.changes
         left, forth.variables = live.put_back_turns(way.turns, notebook.shell.user_ns)
-        lines += left_alone(left)
+        lines += not_restored(left)
     return "\n".join(lines).rstrip()
 
 
@@ -84,7 +84,7 @@ def redo_rewind(notebook: NotebookAgents, name: str) -> str:
     left = notebook.live_kernel.changes.put_forth(forth.variables, namespace)
     names = [name for name in _names(forth.variables) if name not in left]
     lines += [f"- Variables: {', '.join(map(code_span, names))}."] if names else []
-    return "\n".join([*lines, *left_alone(left)]).rstrip()
+    return "\n".join([*lines, *not_restored(left)]).rstrip()
 
 
 def _is_wanted(notebook: NotebookAgents) -> bool:
@@ -124,15 +124,15 @@ def _of_files(way: UndoResult | None, cwd: Path) -> list[str]:
     if way is None:
         return ["- Files: none."]
     names = first_of([code_span(shown_path(path, cwd)) for path in way.paths], _MOST_NAMED)
-    shown = way.obstacles[:_MOST_NAMED]
-    obstacles = left_alone({shown_path(each.change.path, cwd): each.reason for each in shown})
+    obstacles = not_restored({shown_path(e.change.path, cwd): e.reason for e in way.obstacles})
     left = [f"- {each}" for each in way.left_alone(cwd, code_span)]
     return [f"- Files: {names or 'none'}.", *obstacles, *left]
 
 
-def left_alone(reasons: Mapping[str, str]) -> list[str]:
-    """Return a line for each name that was not restored, with the reason."""
-    return [f"- Left alone: {code_span(name)}, since {why}." for name, why in reasons.items()]
+def not_restored(reasons: Mapping[str, str]) -> list[str]:
+    """Return a line for each of the first names that were not restored, with the reason."""
+    told = [f"Left alone: {code_span(name)}, since {why}." for name, why in reasons.items()]
+    return first_lines(told, _MOST_NAMED)
 
 
 REWIND = Command(
